@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make                 builds multichase, multiload, pingpong and fairness here
+# make check-deps      installs what the tests need (as root on Debian), or lists it
+# make check           runs the tests; make check-all the long ones as well
+# make lint            formatting and static analysis, for developers
+# make install         to $(DESTDIR)$(PREFIX)
+#
+# CC, CFLAGS, CPPFLAGS, LDFLAGS and LDLIBS are the user's. ARCH=NAME alone
+# chooses the cross compiler of that architecture. WERROR=1 is for developers.
+
+VERSION = 1.0
+PREFIX = /usr/local
+
+PROGRAMS = multichase multiload
+COMMON = crew machine options report signals
+SHARED = arena branch_chase chase memload permutation plan run team
+
+ifdef ARCH
+ifeq ($(origin CC),default)
+ifneq ($(ARCH),$(shell uname -m))
+CC = $(patsubst arm64,aarch64,$(ARCH))-linux-gnu-gcc
+endif
+endif
+endif
+
+CFLAGS = -g -O2
+# Static programs can be copied anywhere, into an initramfs too.
+LDFLAGS = $(STATIC)
+LDLIBS = -lm
+
+# Objects go to BUILD, programs to BIN.
+BUILD = build/native
+BIN = .
+
+# What the sources need, whatever CFLAGS are.
+STANDARD = gnu11
+NEEDED = -std=$(STANDARD) -D_GNU_SOURCE -DVERSION='"$(VERSION)"' -pthread \
+	-I$(BUILD) -I. -MMD -MP
+WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith $(if $(filter-out 0,$(WERROR)),-Werror)
+# A tight loop that straddles a line of the instruction cache is slower.
+KERNEL_FLAGS = -falign-functions=64 -falign-loops=64
+COMPILE = $(CC) $(NEEDED) $(WARNINGS) $(CPPFLAGS) $(CFLAGS)
+
+all: $(PROGRAMS:%=$(BIN)/%)
+
+# Is there a static libc for this compiler? Asked only where it matters.
+ifneq ($(filter-out clean lint check-deps,$(or $(MAKECMDGOALS),all)),)
+ifeq ($(origin LDFLAGS),file)
+STATIC := $(shell mkdir -p $(BUILD); echo 'int main(void) { return 0; }' | \
+	$(CC) -static -x c -o $(BUILD)/static_libc - 2>/dev/null && echo -static)
+ifeq ($(STATIC),)
+$(info no static libc for $(CC): linking dynamically)
+endif
+endif
+endif
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	$(COMPILE) $(TARGET_FLAGS) -c -o $@ $<
+
+$(BUILD)/chase.o $(BUILD)/memload.o: TARGET_FLAGS = $(KERNEL_FLAGS)
+$(BUILD)/chase.o: $(BUILD)/expand.h
+
+$(BUILD)/expand.h: gen_expand
+	@mkdir -p $(BUILD)
+	sh ./gen_expand 200 > $@
+
+# Changes when the compiler or its flags do, so that all is built anew.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(COMPILE))' > $@
+
+$(BIN)/multichase $(BIN)/multiload: $(SHARED:%=$(BUILD)/%.o)
+$(PROGRAMS:%=$(BIN)/%): $(BIN)/%: $(BUILD)/%.o $(COMMON:%=$(BUILD)/%.o)
+	$(CC) -pthread $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+-include $(wildcard $(BUILD)/*.d)
+
+# The aarch64 programs, for the tests under emulation.
+aarch64:
+	$(MAKE) CC=aarch64-linux-gnu-gcc BUILD=build/aarch64 BIN=build/aarch64
+
+check-deps:
+	sh tests/check_deps
+
+check: all aarch64
+	tests/run tests/*.t
+
+check-all: check
+
+lint:
+	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
+	shellcheck gen_expand .ci/run tests/check_deps tests/*.t
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install $(PROGRAMS:%=$(BIN)/%) $(DESTDIR)$(PREFIX)/bin
+
+clean:
+	rm -rf build
+	rm -f $(PROGRAMS)
+
+FORCE:
+
+.PHONY: all aarch64 check-deps check check-all lint install clean FORCE
+.DELETE_ON_ERROR:

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arena.h"
+
+#include "machine.h"
+#include "options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Older libc headers lack these; the values are the kernel's interface. */
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+#ifndef MPOL_DEFAULT
+#define MPOL_DEFAULT 0
+#define MPOL_BIND 2
+#define MPOL_INTERLEAVE 3
+#endif
+
+#define THP_FOLDER "/sys/kernel/mm/transparent_hugepage/"
+#define THP_SETTING THP_FOLDER "enabled"
+
+static size_t round_up(size_t value, size_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
+
+static unsigned log2_of(size_t power_of_two)
+{
+	unsigned log2 = 0;
+
+	while (power_of_two >>= 1)
+		log2++;
+	return log2;
+}
+
+/* Bytes of a transparent huge page; 2 MiB where the kernel does not say. */
+static size_t thp_size(void)
+{
+	char text[32];
+	uint64_t bytes;
+
+	if (read_file(THP_FOLDER "hpage_pmd_size", text, sizeof(text)) &&
+	    parse_count(text, &bytes) && bytes >= native_page_size())
+		return (size_t)bytes;
+	return (size_t)2 << 20;
+}
+
+/*
+ * The whole huge pages that the arena needs, between pages that may not be
+ * touched: the kernel then neither joins it to a neighbour, whose pages would
+ * be counted as the arena's, nor leaves its ends on native pages.
+ */
+static void *map_aligned(size_t bytes, size_t alignment)
+{
+	size_t guard = native_page_size();
+	char *reserved, *base;
+
+	reserved = mmap(NULL, bytes + alignment + 2 * guard, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (reserved == MAP_FAILED)
+		return MAP_FAILED;
+	base = (char *)round_up((uintptr_t)reserved + guard, alignment);
+	return mmap(base, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+static bool map_anonymous(struct arena *arena,
+			  const struct arena_request *request,
+			  struct error *error)
+{
+	char size[32];
+	void *base;
+
+	if (request->thp) {
+		arena->mapped = round_up(request->bytes, thp_size());
+		base = map_aligned(arena->mapped, thp_size());
+	} else {
+		arena->mapped = round_up(request->bytes, native_page_size());
+		base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	if (base == MAP_FAILED)
+		return error_set(
+			error, "-m: cannot map %s of memory: %s; ask for less",
+			format_size(size, sizeof(size), arena->mapped),
+			strerror(errno));
+	arena->base = base;
+	return true;
+}
+
+static bool map_hugetlb(struct arena *arena,
+			const struct arena_request *request,
+			struct error *error)
+{
+	size_t page = request->page_size;
+	char size[32];
+
+	arena->mapped = round_up(request->bytes, page);
+	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB |
+				   (int)(log2_of(page) << MAP_HUGE_SHIFT),
+			   -1, 0);
+	if (arena->base != MAP_FAILED)
+		return true;
+	return error_set(error,
+			 "-p %zu: cannot map %zu hugetlb pages of %s: %s; "
+			 "reserve them in /sys/kernel/mm/hugepages/"
+			 "hugepages-%zukB/nr_hugepages",
+			 page, arena->mapped / page,
+			 format_size(size, sizeof(size), page), strerror(errno),
+			 page >> 10);
+}
+
+static bool map_file(struct arena *arena, const struct arena_request *request,
+		     struct error *error)
+{
+	const char *name = request->file;
+	char need[32], have[32];
+	struct stat status;
+	int fd = open(name, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_set(error,
+				 "-f %.200s: cannot open it to read and "
+				 "write: %s",
+				 name, strerror(errno));
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	    (uint64_t)status.st_size < request->bytes) {
+		close(fd);
+		return error_set(
+			error,
+			"-f %.200s: the file has %llu bytes (%s), the arena "
+			"needs %zu (%s)",
+			name, (unsigned long long)status.st_size,
+			format_size(have, sizeof(have),
+				    (uint64_t)status.st_size),
+			request->bytes,
+			format_size(need, sizeof(need), request->bytes));
+	}
+	arena->mapped = round_up(request->bytes, native_page_size());
+	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
+			   MAP_SHARED, fd, 0);
+	arena->fresh = false;
+	if (arena->base == MAP_FAILED)
+		error_set(error, "-f %.200s: cannot map %zu bytes of it: %s",
+			  name, arena->mapped, strerror(errno));
+	close(fd); /* the mapping keeps the file */
+	return arena->base != MAP_FAILED;
+}
+
+/* Whole pages inside the block, so that they can change their protection. */
+static bool take_malloc(struct arena *arena,
+			const struct arena_request *request,
+			struct error *error)
+{
+	size_t page = native_page_size();
+	char size[32];
+	char *block;
+
+	arena->mapped = round_up(request->bytes, page);
+	block = malloc(arena->mapped + page);
+	if (!block)
+		return error_set(
+			error, "-M: malloc has no %s; ask for less with -m",
+			format_size(size, sizeof(size), arena->mapped + page));
+	arena->base = (char *)round_up((uintptr_t)block, page);
+	arena->fresh = false;
+	return true;
+}
+
+static bool set_policy(int mode, const unsigned long *nodes)
+{
+	return syscall(SYS_set_mempolicy, mode, nodes, MAX_NODES + 1) == 0;
+}
+
+static void set_node(unsigned long *nodes, size_t node)
+{
+	nodes[node / (8 * sizeof(*nodes))] |= 1ul
+					      << node % (8 * sizeof(*nodes));
+}
+
+/*
+ * Touches the pages that fall to one node while the thread's policy is that
+ * node: unlike a policy for each range, that makes no mapping of its own for
+ * each page, of which the kernel allows only some 65,000. Page i falls to the
+ * node in whose share i mod the sum of all weights is.
+ */
+static bool touch_share(const struct arena *arena, size_t page,
+			const uint64_t *weights, size_t node, uint64_t before,
+			uint64_t sum, struct error *error)
+{
+	unsigned long nodes[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+	uint64_t turn;
+
+	set_node(nodes, node);
+	if (!set_policy(MPOL_BIND, nodes))
+		return error_set(error,
+				 "-W %zu:%llu: cannot have memory of node %zu: "
+				 "%s; see /sys/devices/system/node/has_memory",
+				 node, (unsigned long long)weights[node], node,
+				 strerror(errno));
+	for (size_t at = 0; at < arena->mapped; at += page) {
+		turn = at / page % sum;
+		if (turn >= before && turn < before + weights[node])
+			*(volatile char *)(arena->base + at) = 0;
+	}
+	return true;
+}
+
+static bool place_pages(const struct arena *arena, size_t page,
+			const uint64_t *weights, struct error *error)
+{
+	unsigned long all[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+	uint64_t sum = 0, before = 0;
+
+	for (size_t node = 0; node < MAX_NODES; node++)
+		sum += weights[node];
+	for (size_t node = 0; node < MAX_NODES; node++) {
+		if (weights[node] == 0)
+			continue;
+		set_node(all, node);
+		if (!touch_share(arena, page, weights, node, before, sum,
+				 error))
+			return false;
+		before += weights[node];
+	}
+	set_policy(MPOL_DEFAULT, NULL);
+	/* A policy of its own keeps automatic NUMA balancing away. */
+	syscall(SYS_mbind, arena->base, arena->mapped, MPOL_INTERLEAVE, all,
+		MAX_NODES + 1, 0);
+	return true;
+}
+
+bool arena_map(struct arena *arena, const struct arena_request *request,
+	       struct error *error)
+{
+	bool native = request->page_size == native_page_size();
+	size_t page = request->page_size;
+	bool mapped;
+
+	*arena = (struct arena){.bytes = request->bytes, .fresh = true};
+	if (request->file)
+		mapped = map_file(arena, request, error);
+	else if (request->use_malloc)
+		mapped = take_malloc(arena, request, error);
+	else if (native)
+		mapped = map_anonymous(arena, request, error);
+	else
+		mapped = map_hugetlb(arena, request, error);
+	if (!mapped)
+		return false;
+	if (native) {
+		/* Fails only where there are no huge pages to choose. */
+		madvise(arena->base, arena->mapped,
+			request->thp ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+		if (request->thp)
+			page = thp_size();
+	}
+	return !request->weights ||
+	       place_pages(arena, page, request->weights, error);
+}
+
+bool arena_make_executable(const struct arena *arena, struct error *error)
+{
+	if (mprotect(arena->base, arena->mapped, PROT_READ | PROT_EXEC) == 0)
+		return true;
+	return error_set(error,
+			 "-c: this chase runs code in the arena, and the "
+			 "system does not allow that there: %s",
+			 strerror(errno));
+}
+
+/* What /proc/self/smaps says of one mapping. */
+struct mapping {
+	uintptr_t start, end;
+	size_t huge;
+};
+
+static bool read_mapping_line(struct mapping *mapping, const char *line)
+{
+	static const char *const fields[] = {
+		"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"};
+	unsigned long long start, end, kib;
+
+	if (sscanf(line, "%llx-%llx ", &start, &end) == 2) {
+		*mapping =
+			(struct mapping){(uintptr_t)start, (uintptr_t)end, 0};
+		return false;
+	}
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		if (strncmp(line, fields[i], strlen(fields[i])) == 0 &&
+		    sscanf(line + strlen(fields[i]), "%llu", &kib) == 1) {
+			mapping->huge = (size_t)kib << 10;
+			return true;
+		}
+	return false;
+}
+
+size_t arena_huge_bytes(const struct arena *arena)
+{
+	uintptr_t start = (uintptr_t)arena->base;
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	struct mapping mapping = {0};
+	size_t huge = 0;
+	bool told = false;
+	char line[512];
+
+	if (!smaps)
+		return SIZE_MAX;
+	while (fgets(line, sizeof(line), smaps)) {
+		if (!read_mapping_line(&mapping, line))
+			continue;
+		told = true;
+		if (mapping.start < start + arena->mapped &&
+		    mapping.end > start)
+			huge += mapping.huge;
+	}
+	fclose(smaps);
+	if (!told)
+		return SIZE_MAX;
+	return huge < arena->bytes ? huge : arena->bytes;
+}
+
+static volatile sig_atomic_t thp_switched;
+
+static bool write_thp_setting(const char *word, size_t length)
+{
+	int fd = open(THP_SETTING, O_WRONLY | O_CLOEXEC);
+	bool written;
+
+	if (fd < 0)
+		return false;
+	written = write(fd, word, length) == (ssize_t)length;
+	return close(fd) == 0 && written;
+}
+
+void thp_restore(void)
+{
+	int saved_errno = errno;
+
+	if (thp_switched)
+		write_thp_setting("never", 5);
+	thp_switched = 0;
+	errno = saved_errno;
+}
+
+static void restore_and_die(int signal_number)
+{
+	thp_restore();
+	raise(signal_number); /* SA_RESETHAND has made it deadly again */
+}
+
+/* The signals that end a program in passing; main sees to those it awaits. */
+static void restore_on_signals(void)
+{
+	static const int deadly[] = {SIGQUIT, SIGPIPE, SIGALRM, SIGUSR1,
+				     SIGUSR2, SIGILL,  SIGABRT, SIGFPE,
+				     SIGSEGV, SIGTRAP, SIGXCPU, SIGXFSZ};
+	struct sigaction action = {.sa_handler = restore_and_die,
+				   .sa_flags = SA_RESETHAND};
+	struct sigaction old;
+
+	for (size_t i = 0; i < sizeof(deadly) / sizeof(*deadly); i++)
+		if (sigaction(deadly[i], NULL, &old) == 0 &&
+		    old.sa_handler == SIG_DFL)
+			sigaction(deadly[i], &action, NULL);
+}
+
+bool thp_enable(struct error *error)
+{
+	char setting[128];
+
+	if (!read_file(THP_SETTING, setting, sizeof(setting)))
+		return error_set(error,
+				 "-H: this kernel has no transparent huge "
+				 "pages (%s cannot be read); use -p",
+				 THP_SETTING);
+	if (!strstr(setting, "[never]"))
+		return true;
+	restore_on_signals();
+	atexit(thp_restore);
+	if (!write_thp_setting("madvise", 7))
+		return error_set(error,
+				 "-H: transparent huge pages are off; write "
+				 "\"madvise\" to %s, or use -p",
+				 THP_SETTING);
+	thp_switched = 1;
+	return true;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for chases and loads: native, huge, hugetlb, file or malloc. */
+#ifndef ARENA_H
+#define ARENA_H
+
+#include "error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct arena_request {
+	size_t bytes;
+	size_t page_size; /* a power of two; native or above: hugetlb */
+	bool thp;         /* transparent huge pages; else refused */
+	bool use_malloc;
+	const char *file;        /* NULL, or what to map shared */
+	const uint64_t *weights; /* MAX_NODES of them, or NULL */
+};
+
+struct arena {
+	char *base;
+	size_t bytes;  /* what was asked for */
+	size_t mapped; /* the whole pages at base that belong to it */
+	bool fresh;    /* reads as zeros */
+};
+
+/*
+ * Maps an arena. It lives until the program ends. Error: one line that says
+ * what could not be had, how much of it, and what to do. With weights, every
+ * page is touched here, by the calling thread.
+ */
+bool arena_map(struct arena *arena, const struct arena_request *request,
+	       struct error *error);
+
+/* Takes write permission from the arena and gives execute permission. */
+bool arena_make_executable(const struct arena *arena, struct error *error);
+
+/*
+ * Bytes of the arena that are on transparent huge pages now, or SIZE_MAX if
+ * the kernel does not tell.
+ */
+size_t arena_huge_bytes(const struct arena *arena);
+
+/*
+ * Readies the system's setting for -H: where it is "never" it becomes
+ * "madvise" until the program ends, by exit or by signal. Call it once, in
+ * main. Error: the kernel has no transparent huge pages, or they are off and
+ * may not be switched on.
+ */
+bool thp_enable(struct error *error);
+
+/* Puts back what thp_enable() changed; safe in a signal handler. */
+void thp_restore(void);
+
+#endif /* ARENA_H */

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crew.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* CPUs in a mask that is tried first, and where growing it ends. */
+#define FIRST_MASK_CPUS 1024
+#define LAST_MASK_CPUS (1 << 20)
+
+struct crew_member {
+	struct crew *crew;
+	size_t index;
+	pthread_t thread;
+};
+
+/* The mask of this process, in a set as large as the kernel wants it. */
+static cpu_set_t *get_mask(size_t *size)
+{
+	for (size_t cpus = FIRST_MASK_CPUS; cpus <= LAST_MASK_CPUS; cpus *= 2) {
+		cpu_set_t *mask = CPU_ALLOC(cpus);
+
+		if (!mask)
+			return NULL;
+		*size = CPU_ALLOC_SIZE(cpus);
+		CPU_ZERO_S(*size, mask);
+		if (sched_getaffinity(0, *size, mask) == 0)
+			return mask;
+		CPU_FREE(mask);
+		if (errno != EINVAL)
+			return NULL;
+	}
+	return NULL;
+}
+
+bool allowed_cpus(struct cpu_list *cpus, struct error *error)
+{
+	size_t size, count;
+	cpu_set_t *mask = get_mask(&size);
+
+	if (!mask)
+		return error_set(error,
+				 "the CPUs that may be used are not known: "
+				 "sched_getaffinity: %s",
+				 strerror(errno));
+	count = (size_t)CPU_COUNT_S(size, mask);
+	cpus->count = 0;
+	cpus->cpu = calloc(count, sizeof(*cpus->cpu));
+	if (cpus->cpu)
+		for (size_t cpu = 0; cpus->count < count; cpu++)
+			if (CPU_ISSET_S(cpu, size, mask))
+				cpus->cpu[cpus->count++] = (int)cpu;
+	CPU_FREE(mask);
+	return cpus->cpu || error_set(error, "no memory for a list of CPUs");
+}
+
+static bool pin_self(int cpu, struct error *error)
+{
+	size_t size = CPU_ALLOC_SIZE((size_t)cpu + 1);
+	cpu_set_t *mask = CPU_ALLOC((size_t)cpu + 1);
+	bool pinned;
+
+	if (!mask)
+		return error_set(error, "no memory for a mask of CPUs");
+	CPU_ZERO_S(size, mask);
+	CPU_SET_S((size_t)cpu, size, mask);
+	pinned = sched_setaffinity(0, size, mask) == 0;
+	CPU_FREE(mask);
+	return pinned ||
+	       error_set(error,
+			 "cannot run a thread on CPU %d: %s; choose others "
+			 "with --cpus, or -X to pin none",
+			 cpu, strerror(errno));
+}
+
+static void *run_member(void *argument)
+{
+	struct crew_member *member = argument;
+	struct crew *crew = member->crew;
+	struct error error;
+
+	if (crew->cpus && !pin_self(crew->cpus->cpu[member->index], &error))
+		crew_fail(crew, &error);
+	/* Memory is first touched when its thread is where it will stay. */
+	if (crew_meet(crew))
+		crew->worker(crew, member->index, crew->argument);
+	return NULL;
+}
+
+bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
+		crew_worker *worker, void *argument, struct error *error)
+{
+	int failure;
+
+	memset(crew, 0, sizeof(*crew));
+	crew->count = count;
+	crew->cpus = cpus;
+	crew->worker = worker;
+	crew->argument = argument;
+	crew->members = calloc(count, sizeof(*crew->members));
+	if (!crew->members)
+		return error_set(error, "no memory for %zu threads", count);
+	pthread_mutex_init(&crew->mutex, NULL);
+	failure = pthread_barrier_init(&crew->barrier, NULL, (unsigned)count);
+	if (failure)
+		return error_set(error, "no start line for %zu threads: %s",
+				 count, strerror(failure));
+	for (size_t i = 0; i < count; i++) {
+		struct crew_member *member = &crew->members[i];
+
+		member->crew = crew;
+		member->index = i;
+		failure = pthread_create(&member->thread, NULL, run_member,
+					 member);
+		if (failure)
+			return error_set(error,
+					 "-t %zu: cannot start thread %zu: %s; "
+					 "ask for fewer",
+					 count, i + 1, strerror(failure));
+	}
+	return true;
+}
+
+bool crew_meet(struct crew *crew)
+{
+	pthread_barrier_wait(&crew->barrier);
+	return !atomic_load(&crew->failed);
+}
+
+bool crew_start_line(struct crew *crew)
+{
+	bool all_well = crew_meet(crew);
+
+	if (all_well)
+		atomic_store(&crew->started, true);
+	return all_well;
+}
+
+void crew_fail(struct crew *crew, const struct error *error)
+{
+	pthread_mutex_lock(&crew->mutex);
+	if (!atomic_load(&crew->failed))
+		crew->error = *error;
+	atomic_store(&crew->failed, true);
+	pthread_mutex_unlock(&crew->mutex);
+}
+
+void crew_stop(struct crew *crew)
+{
+	atomic_store(&crew->stop, true);
+}
+
+void crew_join(struct crew *crew)
+{
+	for (size_t i = 0; i < crew->count; i++)
+		pthread_join(crew->members[i].thread, NULL);
+	pthread_barrier_destroy(&crew->barrier);
+	pthread_mutex_destroy(&crew->mutex);
+	free(crew->members);
+	crew->members = NULL;
+}

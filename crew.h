@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that start together: each pins itself, prepares its part between
+ * common points, and then works until told to stop.
+ */
+#ifndef CREW_H
+#define CREW_H
+
+#include "cpu_util.h"
+#include "error.h"
+#include "options.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct crew;
+
+/* What thread `index` does. */
+typedef void crew_worker(struct crew *crew, size_t index, void *argument);
+
+struct crew {
+	size_t count;
+	const struct cpu_list
+		*cpus; /* thread i goes to CPU i; NULL: unpinned */
+	crew_worker *worker;
+	void *argument;
+	struct crew_member *members;
+	pthread_barrier_t barrier;
+	pthread_mutex_t mutex; /* over error */
+	struct error error;    /* of the first thread that failed */
+	atomic_bool failed;
+	atomic_bool started; /* all are past the start line */
+	/* Read by every kernel's loop, so nothing that changes is near it. */
+	_Alignas(FALSE_SHARING_DISTANCE) atomic_bool stop;
+	char padding[FALSE_SHARING_DISTANCE - sizeof(atomic_bool)];
+};
+
+/*
+ * Starts count threads, which run worker. Error: memory, a thread that cannot
+ * be had; the program can only end then.
+ */
+bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
+		crew_worker *worker, void *argument, struct error *error);
+
+/*
+ * Called by a worker: waits until all threads are here. Returns false, to all
+ * of them, if one has failed; the worker then returns.
+ */
+bool crew_meet(struct crew *crew);
+
+/* The last meeting, after which main knows that the work has begun. */
+bool crew_start_line(struct crew *crew);
+
+/* Called by a worker that cannot go on; it still goes to the next meeting. */
+void crew_fail(struct crew *crew, const struct error *error);
+
+/* Called by main: tells the workers to stop, and waits for them. */
+void crew_stop(struct crew *crew);
+void crew_join(struct crew *crew);
+
+/* The CPUs that this process may use. Error: the system does not tell. */
+bool allowed_cpus(struct cpu_list *cpus, struct error *error);
+
+#endif /* CREW_H */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the machine says of itself. Where it says nothing, that is no error. */
+#ifndef MACHINE_H
+#define MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The kernel's page size in bytes. */
+size_t native_page_size(void);
+
+/*
+ * Bytes of memory that this process can ever have: the machine's, or the
+ * limit of the cgroup (v1 or v2) that it is in, or of one above that.
+ * *whose is set to a phrase for a message. UINT64_MAX if nothing is known.
+ */
+uint64_t memory_limit(const char **whose);
+
+/*
+ * Reads the start of a file, a terminator added and a newline at the end cut
+ * off. False: it cannot be read.
+ */
+bool read_file(const char *path, char *buffer, size_t size);
+
+#endif /* MACHINE_H */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* multichase: the latency of memory, by chasing pointers. */
+#include "report.h"
+#include "run.h"
+
+#include <stdio.h>
+
+#define DEFAULT_CHASE "simple"
+#define NS_PER_MS 1000000
+
+static const struct option_row rows[] = {
+	RUN_FLAG('a', "average", average,
+		 "report the mean of the samples, not the best"),
+	RUN_ROW('f', "file", "FILE", OPTION_TEXT, file, 0, 0, NULL,
+		"map FILE as the memory; its content is overwritten"),
+	RUN_FLAG('M', "malloc", use_malloc, "take the memory from malloc"),
+	RUN_ROW('n', "samples", "N", OPTION_COUNT, samples, 0, MAX_SAMPLES, "5",
+		"samples, after one that is dropped; 0: until stopped"),
+	RUN_FLAG('N', "timed", timed,
+		 "stop once the time of the samples has passed"),
+	RUN_OPTION_ROWS,
+	RUN_ROW(0, "interval", "SECONDS", OPTION_SECONDS, interval,
+		MIN_INTERVAL_MS, MAX_INTERVAL_MS, "0.5", "time of a sample"),
+	RUN_ROW(0, "warmup", "SECONDS", OPTION_SECONDS, warmup, 0,
+		MAX_INTERVAL_MS, "0", "time before the first sample"),
+	OPTION_ROWS_COMMON,
+};
+
+static void more_help(FILE *out)
+{
+	print_chases(out, false);
+}
+
+static const struct program program = {
+	.name = "multichase",
+	.summary = "Measures the latency of memory: nanoseconds for each "
+		   "dereference of a pointer chase.",
+	.rows = rows,
+	.nr_rows = sizeof(rows) / sizeof(*rows),
+	.more_help = more_help,
+};
+
+/* What comes of the samples. */
+struct results {
+	struct chase_sampler sampler;
+	uint64_t seen;                /* samples, the dropped one among them */
+	uint64_t stalls;              /* times that no thread had moved */
+	struct statistics statistics; /* ns a step, of the samples that count */
+	uint64_t steps, elapsed_ns;   /* of the same */
+};
+
+static bool resolve(struct plan *plan, const struct run_options *options,
+		    struct error *error)
+{
+	if (options->timed && options->samples == 0)
+		return error_set(error, "-n 0: expected at least one sample "
+					"for a timed run (-N)");
+	plan->chase_threads = (size_t)options->threads;
+	return choose_chase(options->chase ? options->chase : DEFAULT_CHASE,
+			    false, &plan->choice, error) &&
+	       plan_resolve(plan, options, error);
+}
+
+static void print_plan(const struct plan *plan)
+{
+	plan_print(plan, stdout);
+}
+
+static bool begin(void *all_results, const struct team *team,
+		  struct error *error)
+{
+	struct results *results = all_results;
+
+	return chase_sampler_init(&results->sampler, team, error);
+}
+
+static void print_sample(const struct chase_sampler *sampler,
+			 const struct team *team)
+{
+	report_line(team->plan->options->timestamp);
+	for (size_t i = 0; i < team->plan->chase_threads; i++) {
+		report_latency(chase_thread_ns(sampler, i));
+		putchar(' ');
+	}
+	printf(" avg=");
+	report_latency(chase_average_ns(sampler, team));
+	putchar('\n');
+}
+
+static void sample(void *all_results, const struct team *team)
+{
+	struct results *results = all_results;
+	struct chase_sampler *sampler = &results->sampler;
+
+	if (!chase_sample(sampler, team)) {
+		results->stalls++;
+		return;
+	}
+	/*
+	 * The caches may still be warm with a part of the chase in the first
+	 * sample: it counts only until there is another.
+	 */
+	if (++results->seen == 2) {
+		results->statistics = (struct statistics){0};
+		results->steps = results->elapsed_ns = 0;
+	}
+	statistics_add(&results->statistics, chase_average_ns(sampler, team));
+	results->steps += sampler->all_steps;
+	results->elapsed_ns += sampler->elapsed_ns;
+	if (team->plan->options->verbose && results->seen > 1)
+		print_sample(sampler, team);
+}
+
+static bool finish(const void *all_results, const struct plan *plan,
+		   struct error *error)
+{
+	const struct run_options *options = plan->options;
+	const struct results *results = all_results;
+	const struct statistics *statistics = &results->statistics;
+
+	if (!results->seen)
+		return error_set(error,
+				 "--interval %g: no thread came to its first "
+				 "%d steps in the time, make it longer",
+				 options->interval, STEPS_PER_BATCH);
+	if (options->timed) {
+		report_line(options->timestamp);
+		printf("timed out: %llu samples, %llu stalls, "
+		       "%llu iterations per msec\n",
+		       (unsigned long long)statistics->count,
+		       (unsigned long long)results->stalls,
+		       (unsigned long long)((double)results->steps * NS_PER_MS /
+					    (double)results->elapsed_ns));
+	}
+	report_line(options->timestamp);
+	report_latency(options->average ? statistics_mean(statistics)
+					: statistics->min);
+	putchar('\n');
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	static struct results results;
+	const struct measurement measurement = {
+		.program = &program,
+		.results = &results,
+		.resolve = resolve,
+		.print_plan = print_plan,
+		.begin = begin,
+		.sample = sample,
+		.finish = finish,
+	};
+
+	return run_measurement(&measurement, argc, argv);
+}

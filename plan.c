@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include "crew.h"
+#include "machine.h"
+
+static bool check_page_size(struct plan *plan, struct error *error)
+{
+	const struct run_options *options = plan->options;
+	const size_t native = native_page_size();
+	const uint64_t size = options->page_size ? options->page_size : native;
+
+	if (size & (size - 1) || size < native)
+		return error_set(error,
+				 "-p %llu: expected a power of two from the "
+				 "native page size, %zu, upwards",
+				 (unsigned long long)size, native);
+	if (size > native && (options->thp || options->use_malloc))
+		return error_set(error,
+				 "-p %llu: hugetlb pages and %s exclude each "
+				 "other",
+				 (unsigned long long)size,
+				 options->thp ? "-H" : "-M");
+	if (options->file && (options->use_malloc || size > native))
+		return error_set(error,
+				 "-f %.200s: the file's pages and %s exclude "
+				 "each other",
+				 options->file,
+				 options->use_malloc ? "-M" : "-p");
+	plan->arena.page_size = (size_t)size;
+	return true;
+}
+
+/* The rounding of -s, -T and -m, on which other programs rely. */
+static void round_sizes(struct plan *plan)
+{
+	const struct run_options *options = plan->options;
+	const uint64_t stride = options->stride;
+	uint64_t locality = options->tlb_locality;
+	uint64_t memory = options->memory;
+
+	if (locality == TLB_LOCALITY_PRESET)
+		locality = TLB_LOCALITY_PAGES * (uint64_t)native_page_size();
+	if (locality < stride)
+		locality = stride;
+	locality -= locality % stride;
+	if (memory < locality) {
+		memory -= memory % stride;
+		if (memory == 0)
+			memory = stride;
+		locality = memory;
+	} else {
+		memory -= memory % locality;
+	}
+	plan->memory = memory;
+	plan->layout.total = (size_t)memory;
+	plan->layout.stride = (size_t)stride;
+	plan->layout.tlb_locality = (size_t)locality;
+}
+
+static bool check_chase(struct plan *plan, struct error *error)
+{
+	const struct run_options *options = plan->options;
+	const struct chase_choice *choice = &plan->choice;
+	struct layout *layout = &plan->layout;
+	uint64_t need;
+
+	layout->object = choice->object;
+	layout->nr_chases = plan->chase_threads * choice->parallel;
+	layout->longer = options->longer;
+	layout->ordered = options->ordered;
+	layout->seed = options->seed;
+	need = (uint64_t)layout->nr_chases * layout->object;
+	if (need > layout->stride)
+		return error_set(error,
+				 "-s %zu: expected a stride of at least %llu: "
+				 "%zu thread(s) of %s need %zu slots of %zu "
+				 "bytes",
+				 layout->stride, (unsigned long long)need,
+				 plan->chase_threads, choice->chase->name,
+				 layout->nr_chases, layout->object);
+	if (layout->stride % choice->alignment)
+		return error_set(error,
+				 "-s %zu: %s needs a stride that is a multiple "
+				 "of %zu",
+				 layout->stride, choice->chase->name,
+				 choice->alignment);
+	if (options->offset % choice->alignment)
+		return error_set(error,
+				 "-O %llu: %s needs an offset that is a "
+				 "multiple of %zu (%zu-byte alignment)",
+				 (unsigned long long)options->offset,
+				 choice->chase->name, choice->alignment,
+				 choice->alignment);
+	layout_init(layout);
+	return true;
+}
+
+/* Takes the CPUs of --cpus, or all that there are, for the threads in turn. */
+static bool choose_cpus(struct plan *plan, struct error *error)
+{
+	const struct run_options *options = plan->options;
+	const size_t threads = plan->chase_threads + plan->load_threads;
+
+	if (options->unpinned) {
+		if (options->cpus.count)
+			return error_set(error, "-X: not together with --cpus");
+		return true;
+	}
+	if (options->cpus.count)
+		plan->cpus = options->cpus;
+	else if (!allowed_cpus(&plan->cpus, error))
+		return false;
+	if (threads > plan->cpus.count)
+		return error_set(error,
+				 "more threads than cpus available: -t %zu, "
+				 "expected 1 to %zu (-X runs more, unpinned)",
+				 threads, plan->cpus.count);
+	return true;
+}
+
+/* a * b + c, or the largest number if that is too small. */
+static uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t c)
+{
+	uint64_t product, sum;
+
+	if (__builtin_mul_overflow(a, b, &product) ||
+	    __builtin_add_overflow(product, c, &sum))
+		return UINT64_MAX;
+	return sum;
+}
+
+/* The machine may have more memory than an address space of 32 bits. */
+#define ADDRESS_SPACE (UINTPTR_MAX / 2)
+
+static bool check_memory(const struct plan *plan, struct error *error)
+{
+	const struct run_options *options = plan->options;
+	const char *whose;
+	uint64_t limit = memory_limit(&whose), need = plan->flush;
+	char asked[32], has[32];
+
+	if (limit > ADDRESS_SPACE) {
+		limit = ADDRESS_SPACE;
+		whose = "a process can address";
+	}
+	if (plan->flush > limit)
+		return error_set(error, "-F %s: %s only %s of memory",
+				 format_size(asked, sizeof(asked), plan->flush),
+				 whose, format_size(has, sizeof(has), limit));
+	if (plan->chase_threads && !options->file)
+		need = multiply_add(1, plan->memory,
+				    multiply_add(1, options->offset, need));
+	need = multiply_add(plan->memory, plan->load_threads, need);
+	if (need <= limit)
+		return true;
+	return error_set(error,
+			 "-m %llu: %zu thread(s) need %s of memory in all, "
+			 "%s only %s",
+			 (unsigned long long)options->memory,
+			 plan->chase_threads + plan->load_threads,
+			 format_size(asked, sizeof(asked), need), whose,
+			 format_size(has, sizeof(has), limit));
+}
+
+bool plan_resolve(struct plan *plan, const struct run_options *options,
+		  struct error *error)
+{
+	const bool chases = plan->chase_threads > 0;
+	bool weighted = false;
+
+	plan->options = options;
+	if (!check_page_size(plan, error))
+		return false;
+	round_sizes(plan);
+	if (chases && !check_chase(plan, error))
+		return false;
+	if (plan->load_threads && plan->memory < memload_min_bytes(plan->load))
+		return error_set(error,
+				 "-m %llu: %s needs at least %zu bytes in each "
+				 "thread, and this is rounded to %llu",
+				 (unsigned long long)options->memory,
+				 plan->load->name,
+				 memload_min_bytes(plan->load),
+				 (unsigned long long)plan->memory);
+	if (!choose_cpus(plan, error))
+		return false;
+	for (size_t node = 0; node < MAX_NODES; node++)
+		weighted |= options->weights[node] > 0;
+	plan->arena.thp = options->thp;
+	plan->arena.weights = weighted ? options->weights : NULL;
+	plan->arena.bytes = (size_t)plan->memory;
+	plan->buffer = plan->arena;
+	plan->arena.bytes += (size_t)options->offset;
+	plan->arena.use_malloc = options->use_malloc;
+	plan->arena.file = options->file;
+	if (chases)
+		plan->flush = options->flush;
+	return check_memory(plan, error);
+}
+
+void plan_print(const struct plan *plan, FILE *out)
+{
+	const struct run_options *options = plan->options;
+
+	if (plan->chase_threads) {
+		fprintf(out, "nr_mixer_indices = %zu\n", plan->layout.slots);
+		fprintf(out, "base_object_size = %zu\n", plan->layout.object);
+	}
+	fprintf(out, "nr_threads = %zu\n",
+		plan->chase_threads + plan->load_threads);
+	fprintf(out, "page_size = %zu bytes%s\n", plan->arena.page_size,
+		options->thp ? " (THP)" : "");
+	fprintf(out, "total_memory = %llu (%.1f MiB)\n",
+		(unsigned long long)plan->memory,
+		(double)plan->memory / (1 << 20));
+	fprintf(out, "stride = %zu\n", plan->layout.stride);
+	fprintf(out, "tlb_locality = %zu\n", plan->layout.tlb_locality);
+	if (plan->chase_threads) {
+		fprintf(out, "chase = %s\n", plan->choice.text);
+		fprintf(out, "seed = %llu\n",
+			(unsigned long long)options->seed);
+	}
+}

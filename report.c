@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+
+void statistics_add(struct statistics *statistics, double value)
+{
+	double mean_before;
+
+	if (statistics->count == 0 || value < statistics->min)
+		statistics->min = value;
+	if (statistics->count == 0 || value > statistics->max)
+		statistics->max = value;
+	/* Welford's update: squares are summed about the mean so far. */
+	mean_before = statistics->count ? statistics_mean(statistics) : value;
+	statistics->count++;
+	statistics->sum += value;
+	statistics->sum_of_squares +=
+		(value - mean_before) * (value - statistics_mean(statistics));
+	statistics->sum_of_logarithms += log(value);
+}
+
+double statistics_mean(const struct statistics *statistics)
+{
+	if (statistics->count == 0)
+		return 0;
+	return statistics->sum / (double)statistics->count;
+}
+
+double statistics_geometric_mean(const struct statistics *statistics)
+{
+	if (statistics->count == 0)
+		return 0;
+	return exp(statistics->sum_of_logarithms / (double)statistics->count);
+}
+
+double statistics_deviation(const struct statistics *statistics)
+{
+	if (statistics->count == 0)
+		return 0;
+	return (statistics->max - statistics->min) /
+	       statistics_mean(statistics);
+}
+
+double statistics_sdev(const struct statistics *statistics)
+{
+	if (statistics->count == 0)
+		return 0;
+	return sqrt(statistics->sum_of_squares / (double)statistics->count);
+}
+
+void report_start(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
+void report_line(bool timestamp)
+{
+	struct timeval now;
+
+	if (!timestamp)
+		return;
+	gettimeofday(&now, NULL);
+	printf("%lld.%06ld ", (long long)now.tv_sec, (long)now.tv_usec);
+}
+
+void report_latency(double ns)
+{
+	printf(ns < 100 ? "%6.3f" : "%6.1f", ns);
+}
+
+int report_error(const char *program, const struct error *error)
+{
+	fprintf(stderr, "%s: error: %s\n", program, error->text);
+	return EXIT_FAILURE;
+}
+
+void report_warning(const char *program, const struct error *warning)
+{
+	fprintf(stderr, "%s: warning: %s\n", program, warning->text);
+}
+
+int report_end(const char *program)
+{
+	struct error error;
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EXIT_SUCCESS;
+	error_set(&error, "standard output: cannot write the result: %s",
+		  errno ? strerror(errno) : "an earlier write failed");
+	return report_error(program, &error);
+}

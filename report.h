@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From samples to what is printed. Only this prints results. */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Samples, as they come; nothing is kept for each. */
+struct statistics {
+	uint64_t count;
+	double min, max, sum, sum_of_logarithms;
+	double sum_of_squares; /* of the distances from the mean */
+};
+
+/* value is finite and above 0. */
+void statistics_add(struct statistics *statistics, double value);
+
+/* All are 0 without samples. */
+double statistics_mean(const struct statistics *statistics);
+double statistics_geometric_mean(const struct statistics *statistics);
+double statistics_sdev(const struct statistics *statistics);
+
+/* (max - min) / mean. */
+double statistics_deviation(const struct statistics *statistics);
+
+/* Makes every line appear at once, in a file and a pipe as on a terminal. */
+void report_start(void);
+
+/* Begins a line, with the time of day if asked for. */
+void report_line(bool timestamp);
+
+/* A latency in nanoseconds, as wide as 6 columns if it can be. */
+void report_latency(double ns);
+
+/* One line on stderr; the exit status of a program that fails. */
+int report_error(const char *program, const struct error *error);
+void report_warning(const char *program, const struct error *warning);
+
+/* Exit status: an error is reported if not all could be written to stdout. */
+int report_end(const char *program);
+
+#endif /* REPORT_H */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "signals.h"
+
+#include "arena.h"
+#include "timer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static sigset_t held;
+
+void signals_hold(void)
+{
+	static const int awaited[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction now;
+
+	sigemptyset(&held);
+	for (size_t i = 0; i < sizeof(awaited) / sizeof(*awaited); i++)
+		if (sigaction(awaited[i], NULL, &now) == 0 &&
+		    now.sa_handler != SIG_IGN)
+			sigaddset(&held, awaited[i]);
+	pthread_sigmask(SIG_BLOCK, &held, NULL);
+}
+
+int signals_wait(uint64_t until_ns)
+{
+	uint64_t now;
+	int came;
+
+	/* Any other signal, or being stopped and continued, ends a wait. */
+	while ((now = now_ns()) < until_ns) {
+		struct timespec left = {
+			.tv_sec = (time_t)((until_ns - now) / NS_PER_SECOND),
+			.tv_nsec = (long)((until_ns - now) % NS_PER_SECOND),
+		};
+
+		came = sigtimedwait(&held, NULL, &left);
+		if (came > 0)
+			return came;
+	}
+	return 0;
+}
+
+void signals_die(int signal_number)
+{
+	sigset_t set;
+
+	fflush(stdout);
+	thp_restore();
+	signal(signal_number, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, signal_number);
+	raise(signal_number);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	_exit(128 + signal_number); /* not reached */
+}
+
+static char bus_message[256];
+
+static void explain_bus_error(int signal_number)
+{
+	ssize_t written =
+		write(STDERR_FILENO, bus_message, strlen(bus_message));
+
+	(void)signal_number;
+	(void)written;
+	thp_restore();
+	_exit(1);
+}
+
+void signals_explain_bus_error(const char *program)
+{
+	struct sigaction action = {.sa_handler = explain_bus_error};
+
+	snprintf(bus_message, sizeof(bus_message),
+		 "%s: error: memory that was mapped (-p or -f) could not be "
+		 "had when it was first touched: ask for less with -m, or free "
+		 "hugetlb pages or space on the file system\n",
+		 program);
+	sigaction(SIGBUS, &action, NULL);
+}

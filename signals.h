@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * SIGINT, SIGTERM and SIGHUP, taken by main where it sleeps, so that no code
+ * runs in a handler and no thread is interrupted.
+ */
+#ifndef SIGNALS_H
+#define SIGNALS_H
+
+#include <stdint.h>
+
+/*
+ * Holds these signals back from now on, in threads started later as well; one
+ * that is ignored stays ignored.
+ */
+void signals_hold(void);
+
+/* Sleeps until then (now_ns() time). Returns the signal that came, or 0. */
+int signals_wait(uint64_t until_ns);
+
+/* Ends the program by this signal, as if it had never been held. */
+_Noreturn void signals_die(int signal_number);
+
+/*
+ * Lets the program end with one line on stderr if memory that was promised
+ * cannot be had when it is first touched (SIGBUS): a hugetlb page, a block of
+ * a file.
+ */
+void signals_explain_bus_error(const char *program);
+
+#endif /* SIGNALS_H */

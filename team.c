@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "team.h"
+
+#include "machine.h"
+#include "signals.h"
+#include "timer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How often main looks whether the threads are on their way. */
+#define LOOK_NS (NS_PER_SECOND / 1000)
+
+/* A byte that is not zero, so that no page is the shared zero page. */
+#define FLUSH_BYTE 1
+
+/*
+ * Each chase thread links a share of the TLB groups, which lie side by side,
+ * so that it is the first to touch that part of the arena.
+ */
+static void build_share(struct team *team, size_t index)
+{
+	const struct layout *layout = &team->layout;
+	const size_t threads = team->plan->chase_threads;
+	const size_t first = share_start(layout->groups, index, threads);
+	const size_t end = share_start(layout->groups, index + 1, threads);
+
+	if (!team->arena.fresh)
+		memset(layout->base + first * layout->tlb_locality, 0,
+		       (end - first) * layout->tlb_locality);
+	layout_link(layout, first, end, team->plan->choice.chase->link,
+		    (size_t)team->plan->choice.argument);
+}
+
+/* The cycles of this thread, whoever linked them. */
+static void take_cycles(struct team *team, size_t index)
+{
+	const struct chase_choice *choice = &team->plan->choice;
+	struct chase_state *state = &team->chasers[index];
+	struct error error;
+
+	state->argument = choice->argument;
+	state->length = layout_length(&team->layout);
+	state->stop = &team->crew.stop;
+	for (size_t i = 0; i < choice->parallel; i++) {
+		state->cursor[i] = layout_start(&team->layout,
+						index * choice->parallel + i);
+		if (choice->chase->encode &&
+		    !choice->chase->encode(state->cursor[i], state->length,
+					   &error))
+			crew_fail(&team->crew, &error);
+	}
+}
+
+/* The start of a thread's share of the chase, in bytes from its base. */
+static size_t share_offset(const struct team *team, size_t index)
+{
+	return share_start(team->layout.total, index,
+			   team->plan->chase_threads);
+}
+
+/* Code was written as data: makes instruction fetch see it. */
+static void make_coherent(struct team *team, size_t index)
+{
+	char *base = team->layout.base;
+
+	if (team->plan->choice.chase->encode)
+		__builtin___clear_cache(base + share_offset(team, index),
+					base + share_offset(team, index + 1));
+}
+
+/* Fills the caches with something else than the chase. */
+static void empty_caches(struct team *team, size_t index)
+{
+	const volatile char *flush = team->flush.base;
+
+	(void)index;
+	for (size_t i = 0; i < team->flush.bytes; i += CACHE_LINE_BYTES)
+		(void)flush[i];
+}
+
+static void make_executable(struct team *team, size_t index)
+{
+	struct error error;
+
+	if (!team->plan->choice.chase->encode)
+		return;
+	if (index == 0 && !arena_make_executable(&team->arena, &error))
+		crew_fail(&team->crew, &error);
+	cpu_refetch();
+}
+
+/*
+ * What a chase thread does before the start line. No thread begins one of
+ * these before all have done the one before.
+ */
+static void (*const chase_phases[])(struct team *team, size_t index) = {
+	build_share, take_cycles, make_coherent, empty_caches, make_executable,
+};
+
+#define NR_PHASES (sizeof(chase_phases) / sizeof(*chase_phases))
+
+static void prepare_buffer(struct team *team, size_t index)
+{
+	const struct plan *plan = team->plan;
+	struct load_state *state = &team->loaders[index];
+	struct arena *buffer = &team->buffers[index];
+	struct error error;
+
+	if (!arena_map(buffer, &plan->buffer, &error)) {
+		crew_fail(&team->crew, &error);
+		return;
+	}
+	memload_fill(buffer->base, buffer->bytes);
+	state->load = plan->load;
+	state->buffer = buffer->base;
+	state->bytes = buffer->bytes;
+	state->delay = plan->options->delay;
+	state->stop = &team->crew.stop;
+}
+
+static void work(struct crew *crew, size_t index, void *argument)
+{
+	struct team *team = argument;
+	const struct plan *plan = team->plan;
+	const bool chases = index < plan->chase_threads;
+
+	for (size_t phase = 0; phase < NR_PHASES; phase++) {
+		if (chases)
+			chase_phases[phase](team, index);
+		else if (phase == 0)
+			prepare_buffer(team, index - plan->chase_threads);
+		if (!crew_meet(crew))
+			return;
+	}
+	if (!crew_start_line(crew))
+		return;
+	if (chases)
+		plan->choice.chase->kernel(&team->chasers[index]);
+	else
+		memload_run(&team->loaders[index - plan->chase_threads]);
+}
+
+/* Zeroed memory for the states of count threads, each on lines of its own. */
+static void *thread_states(size_t count, size_t size)
+{
+	void *states =
+		aligned_alloc(FALSE_SHARING_DISTANCE, (count + 1) * size);
+
+	if (states)
+		memset(states, 0, (count + 1) * size);
+	return states;
+}
+
+static bool take_memory(struct team *team, struct error *error)
+{
+	const struct plan *plan = team->plan;
+	const struct arena_request flush = {
+		.bytes = (size_t)plan->flush,
+		.page_size = native_page_size(),
+	};
+
+	team->chasers =
+		thread_states(plan->chase_threads, sizeof(*team->chasers));
+	team->loaders =
+		thread_states(plan->load_threads, sizeof(*team->loaders));
+	team->buffers = calloc(plan->load_threads + 1, sizeof(*team->buffers));
+	if (!team->chasers || !team->loaders || !team->buffers)
+		return error_set(error, "no memory for the state of threads");
+	if (plan->chase_threads &&
+	    !arena_map(&team->arena, &plan->arena, error))
+		return false;
+	team->layout = plan->layout;
+	team->layout.base = team->arena.base + plan->options->offset;
+	if (!plan->flush)
+		return true;
+	if (!arena_map(&team->flush, &flush, error))
+		return false;
+	memset(team->flush.base, FLUSH_BYTE, team->flush.bytes);
+	return true;
+}
+
+/* Waits for the start line, a failure before it, or a signal. */
+static bool await_start(struct team *team, struct error *error)
+{
+	int came;
+
+	while (!atomic_load(&team->crew.started)) {
+		if (atomic_load(&team->crew.failed)) {
+			pthread_mutex_lock(&team->crew.mutex);
+			*error = team->crew.error;
+			pthread_mutex_unlock(&team->crew.mutex);
+			return false;
+		}
+		came = signals_wait(now_ns() + LOOK_NS);
+		if (came)
+			signals_die(came);
+	}
+	return true;
+}
+
+bool team_start(struct team *team, const struct plan *plan, struct error *error)
+{
+	memset(team, 0, sizeof(*team));
+	team->plan = plan;
+	return take_memory(team, error) &&
+	       crew_start(&team->crew, plan->chase_threads + plan->load_threads,
+			  plan->cpus.count ? &plan->cpus : NULL, work, team,
+			  error) &&
+	       await_start(team, error);
+}
+
+void team_stop(struct team *team)
+{
+	crew_stop(&team->crew);
+}
+
+bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge)
+{
+	const struct plan *plan = team->plan;
+	size_t arenas = plan->load_threads + 1, one;
+
+	*wanted = *huge = 0;
+	for (size_t i = 0; i < arenas; i++) {
+		const struct arena *arena =
+			i ? &team->buffers[i - 1] : &team->arena;
+
+		if (!arena->base)
+			continue;
+		one = arena_huge_bytes(arena);
+		if (one == SIZE_MAX)
+			return false;
+		*wanted += arena->bytes;
+		*huge += one;
+	}
+	return true;
+}
+
+bool chase_sampler_init(struct chase_sampler *sampler, const struct team *team,
+			struct error *error)
+{
+	const size_t threads = team->plan->chase_threads;
+
+	sampler->count = calloc(threads + 1, sizeof(*sampler->count));
+	sampler->steps = calloc(threads + 1, sizeof(*sampler->steps));
+	if (!sampler->count || !sampler->steps)
+		return error_set(error, "no memory for samples");
+	chase_sample(sampler, team);
+	return true;
+}
+
+bool chase_sample(struct chase_sampler *sampler, const struct team *team)
+{
+	const size_t threads = team->plan->chase_threads;
+	const uint64_t now = now_ns();
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < threads; i++) {
+		uint64_t count = atomic_load_explicit(&team->chasers[i].count,
+						      memory_order_relaxed);
+
+		sampler->steps[i] = count - sampler->count[i];
+		all += sampler->steps[i];
+	}
+	if (all == 0 && sampler->at_ns)
+		return false;
+	for (size_t i = 0; i < threads; i++)
+		sampler->count[i] += sampler->steps[i];
+	sampler->all_steps = all;
+	sampler->elapsed_ns = now - sampler->at_ns;
+	sampler->at_ns = now;
+	return true;
+}
+
+double chase_thread_ns(const struct chase_sampler *sampler, size_t i)
+{
+	if (sampler->steps[i] == 0)
+		return 0;
+	return (double)sampler->elapsed_ns / (double)sampler->steps[i];
+}
+
+double chase_average_ns(const struct chase_sampler *sampler,
+			const struct team *team)
+{
+	return (double)sampler->elapsed_ns / (double)sampler->all_steps *
+	       (double)team->plan->chase_threads;
+}
+
+bool load_sampler_init(struct load_sampler *sampler, const struct team *team,
+		       struct error *error)
+{
+	const size_t threads = team->plan->load_threads;
+
+	sampler->stamp = calloc(threads + 1, sizeof(*sampler->stamp));
+	sampler->mibs = calloc(threads + 1, sizeof(*sampler->mibs));
+	if (!sampler->stamp || !sampler->mibs)
+		return error_set(error, "no memory for samples");
+	for (size_t i = 0; i < threads; i++)
+		sampler->stamp[i] = memload_stamp(&team->loaders[i]);
+	return true;
+}
+
+static double mib_per_second(const struct load_stamp *from,
+			     const struct load_stamp *to)
+{
+	return (double)(to->moved - from->moved) / (1 << 20) /
+	       ((double)(to->at_ns - from->at_ns) / NS_PER_SECOND);
+}
+
+bool load_sample(struct load_sampler *sampler, const struct team *team)
+{
+	bool all_known = true;
+
+	sampler->total = 0;
+	for (size_t i = 0; i < team->plan->load_threads; i++) {
+		const struct load_stamp now = memload_stamp(&team->loaders[i]);
+		struct load_stamp *last = &sampler->stamp[i];
+
+		if (now.moved > last->moved && now.at_ns > last->at_ns) {
+			/* A thread may start after main begins to look. */
+			if (last->at_ns)
+				sampler->mibs[i] = mib_per_second(last, &now);
+			*last = now;
+		}
+		all_known &= sampler->mibs[i] > 0;
+		sampler->total += sampler->mibs[i];
+	}
+	return all_known;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan carried out: its memory, and its threads from first touch over the
+ * start line to their kernels. Then main samples them.
+ */
+#ifndef TEAM_H
+#define TEAM_H
+
+#include "arena.h"
+#include "chase.h"
+#include "crew.h"
+#include "memload.h"
+#include "plan.h"
+
+struct team {
+	const struct plan *plan;
+	struct crew crew;
+	struct layout layout; /* the plan's, in the arena */
+	struct arena arena;   /* of the chase */
+	struct arena flush;   /* what chase threads read before the start */
+	struct chase_state *chasers;
+	struct load_state *loaders;
+	struct arena *buffers; /* of the load threads */
+};
+
+/*
+ * Maps the arena and starts the threads; signals_hold() comes first. Returns
+ * once all kernels run. Error: memory or threads that cannot be had. A signal
+ * that comes before that ends the program.
+ */
+bool team_start(struct team *team, const struct plan *plan,
+		struct error *error);
+
+/* Tells the threads to stop. They may take a pass to do so: nobody waits. */
+void team_stop(struct team *team);
+
+/*
+ * Bytes of all memory that was to be on huge pages, and bytes that are.
+ * False: the kernel does not tell.
+ */
+bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge);
+
+/* How far each thread was when it was looked at last, and since. */
+struct chase_sampler {
+	uint64_t at_ns;
+	uint64_t *count;     /* of each thread, in all */
+	uint64_t *steps;     /* of each thread, in the sample */
+	uint64_t elapsed_ns; /* of the sample */
+	uint64_t all_steps;  /* of all threads, in the sample */
+};
+
+struct load_sampler {
+	struct load_stamp *stamp; /* of each thread */
+	double *mibs;             /* of each thread, MiB/s */
+	double total;             /* of all threads, MiB/s */
+};
+
+/* Begin to look. Error: memory. */
+bool chase_sampler_init(struct chase_sampler *sampler, const struct team *team,
+			struct error *error);
+bool load_sampler_init(struct load_sampler *sampler, const struct team *team,
+		       struct error *error);
+
+/* Looks again. False: no thread has moved since; the sample goes on. */
+bool chase_sample(struct chase_sampler *sampler, const struct team *team);
+
+/*
+ * Looks again. A thread's bandwidth is what it moved between its two newest
+ * stamps that were seen, so one that is in the midst of a long call keeps its
+ * last bandwidth. False: a thread has not come to its first stamp yet.
+ */
+bool load_sample(struct load_sampler *sampler, const struct team *team);
+
+/* Nanoseconds of a step of thread i, or of the average thread; 0: none made. */
+double chase_thread_ns(const struct chase_sampler *sampler, size_t i);
+double chase_average_ns(const struct chase_sampler *sampler,
+			const struct team *team);
+
+#endif /* TEAM_H */
