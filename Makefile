@@ -85,8 +85,14 @@ aarch64:
 check-deps:
 	sh tests/check_deps
 
-check: all aarch64
-	tests/run tests/*.t
+# A unit test tests/test_NAME.c is linked with all that is not a program.
+UNIT_TESTS = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
+
+$(BUILD)/test_%: tests/test_%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o)
+	$(COMPILE) -Itests $(LDFLAGS) -o $@ $(filter %.c %.o,$^) $(LDLIBS)
+
+check: all aarch64 $(UNIT_TESTS)
+	tests/run $(UNIT_TESTS) tests/*.t
 
 check-all: check
 
