@@ -22,7 +22,7 @@ struct run_options {
 	const char *load;  /* NULL: not given */
 	const char *file;
 	bool average, thp, longer, use_malloc, timed, ordered, unpinned;
-	bool timestamp, dry_run;
+	bool timestamp, dirty_start, dry_run;
 	unsigned verbose;
 	uint64_t flush, memory, samples, offset, stride, threads, delay, seed;
 	uint64_t page_size;    /* 0: the native one */
@@ -62,8 +62,7 @@ struct run_options {
 		RUN_ROW('F', "flush", "SIZE", OPTION_SIZE, flush, 0, MAX_SIZE, \
 			"64m",                                                 \
 			"read a buffer of that size in each chase thread "     \
-			"before the "                                          \
-			"start"),                                              \
+			"before the start"),                                   \
 		RUN_FLAG('H', "huge", thp,                                     \
 			 "transparent huge pages for the memory"),             \
 		RUN_FLAG('L', "longer", longer,                                \
@@ -101,6 +100,8 @@ struct run_options {
 			 "begin lines of samples and results with the time"),  \
 		RUN_ROW(0, "cpus", "LIST", OPTION_CPUS, cpus, 0, 0, NULL,      \
 			"pin threads to these CPUs, in this order"),           \
+		RUN_FLAG(0, "dirty-start", dirty_start,                        \
+			 "leave the lines dirty from being initialised"),      \
 		RUN_FLAG(0, "dry-run", dry_run,                                \
 			 "check and round all options, print the plan, and "   \
 			 "exit"),                                              \

@@ -59,6 +59,20 @@ static void warn_of_small_pages(const char *program, const struct team *team)
 	report_warning(program, &warning);
 }
 
+static void print_write_back(const struct team *team)
+{
+	const struct write_back all = team_write_back(team);
+
+	if (all.lines)
+		printf("write_back = %llu bytes, %llu lines of %zu bytes, "
+		       "%.6f s\n",
+		       (unsigned long long)all.bytes,
+		       (unsigned long long)all.lines, all.line_size,
+		       (double)all.ns / NS_PER_SECOND);
+	else
+		printf("write_back = none\n");
+}
+
 static bool run_plan(const struct measurement *measurement,
 		     const struct plan *plan, struct error *error)
 {
@@ -72,8 +86,10 @@ static bool run_plan(const struct measurement *measurement,
 		return false;
 	if (!team_start(&team, plan, error))
 		return false;
-	if (plan->options->verbose)
+	if (plan->options->verbose) {
 		measurement->print_plan(plan);
+		print_write_back(&team);
+	}
 	warn_of_small_pages(measurement->program->name, &team);
 	if (!take_samples(measurement, &team, &came, error))
 		return false;

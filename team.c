@@ -100,6 +100,31 @@ static void (*const chase_phases[])(struct team *team, size_t index) = {
 
 #define NR_PHASES (sizeof(chase_phases) / sizeof(*chase_phases))
 
+/* Writes back what lies between, and keeps count of it. */
+static void write_back(struct team *team, size_t thread, const char *start,
+		       const char *end)
+{
+#if HAVE_CLEAN_INVALIDATE_RANGE
+	struct write_back *written = &team->written[thread];
+	const size_t line = clean_invalidate_line_size();
+	const size_t bytes = (size_t)(end - start);
+	const uint64_t begin = now_ns();
+
+	clean_invalidate_range(start, bytes);
+	written->ns = now_ns() - begin;
+	written->bytes = bytes;
+	written->line_size = line;
+	if (bytes)
+		written->lines = ((uintptr_t)end - 1) / line -
+				 (uintptr_t)start / line + 1;
+#else
+	(void)team;
+	(void)thread;
+	(void)start;
+	(void)end;
+#endif
+}
+
 static void prepare_buffer(struct team *team, size_t index)
 {
 	const struct plan *plan = team->plan;
@@ -112,6 +137,9 @@ static void prepare_buffer(struct team *team, size_t index)
 		return;
 	}
 	memload_fill(buffer->base, buffer->bytes);
+	if (!plan->options->dirty_start)
+		write_back(team, plan->chase_threads + index, buffer->base,
+			   buffer->base + buffer->bytes);
 	state->load = plan->load;
 	state->buffer = buffer->base;
 	state->bytes = buffer->bytes;
@@ -165,7 +193,10 @@ static bool take_memory(struct team *team, struct error *error)
 	team->loaders =
 		thread_states(plan->load_threads, sizeof(*team->loaders));
 	team->buffers = calloc(plan->load_threads + 1, sizeof(*team->buffers));
-	if (!team->chasers || !team->loaders || !team->buffers)
+	team->written = calloc(plan->chase_threads + plan->load_threads,
+			       sizeof(*team->written));
+	if (!team->chasers || !team->loaders || !team->buffers ||
+	    !team->written)
 		return error_set(error, "no memory for the state of threads");
 	if (plan->chase_threads &&
 	    !arena_map(&team->arena, &plan->arena, error))
@@ -234,6 +265,24 @@ bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge)
 		*huge += one;
 	}
 	return true;
+}
+
+struct write_back team_write_back(const struct team *team)
+{
+	const struct plan *plan = team->plan;
+	struct write_back all = {0};
+
+	for (size_t i = 0; i < plan->chase_threads + plan->load_threads; i++) {
+		const struct write_back *one = &team->written[i];
+
+		all.bytes += one->bytes;
+		all.lines += one->lines;
+		if (one->line_size)
+			all.line_size = one->line_size;
+		if (one->ns > all.ns)
+			all.ns = one->ns;
+	}
+	return all;
 }
 
 bool chase_sampler_init(struct chase_sampler *sampler, const struct team *team,

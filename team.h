@@ -12,6 +12,13 @@
 #include "memload.h"
 #include "plan.h"
 
+/* What was written back before the start line. */
+struct write_back {
+	uint64_t bytes, lines;
+	size_t line_size;
+	uint64_t ns; /* of the thread that took longest */
+};
+
 struct team {
 	const struct plan *plan;
 	struct crew crew;
@@ -20,7 +27,8 @@ struct team {
 	struct arena flush;   /* what chase threads read before the start */
 	struct chase_state *chasers;
 	struct load_state *loaders;
-	struct arena *buffers; /* of the load threads */
+	struct arena *buffers;      /* of the load threads */
+	struct write_back *written; /* by each thread */
 };
 
 /*
@@ -39,6 +47,9 @@ void team_stop(struct team *team);
  * False: the kernel does not tell.
  */
 bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge);
+
+/* What all threads have written back. */
+struct write_back team_write_back(const struct team *team);
 
 /* How far each thread was when it was looked at last, and since. */
 struct chase_sampler {
