@@ -36,6 +36,17 @@ struct run_options {
 #define TLB_LOCALITY_PRESET UINT64_MAX
 #define TLB_LOCALITY_PAGES 64
 
+/* What -F does depends on the machine, as its help says. */
+#if HAVE_CLEAN_INVALIDATE_RANGE
+#define FLUSH_HELP                                                             \
+	"unless 0, write the chase back (DC CIVAC) once it is built; no "      \
+	"memory is taken"
+#else
+#define FLUSH_HELP                                                             \
+	"unless 0, read a buffer of that size in each chase thread before "    \
+	"the start"
+#endif
+
 #define RUN_ROW(letter_, name_, value_, kind_, field, min_, max_, preset_,     \
 		help_)                                                         \
 	{                                                                      \
@@ -60,9 +71,7 @@ struct run_options {
 	RUN_ROW('c', "chase", "NAME[:N]", OPTION_TEXT, chase, 0, 0, NULL,      \
 		"which chase, see below"),                                     \
 		RUN_ROW('F', "flush", "SIZE", OPTION_SIZE, flush, 0, MAX_SIZE, \
-			"64m",                                                 \
-			"read a buffer of that size in each chase thread "     \
-			"before the start"),                                   \
+			"64m", FLUSH_HELP),                                    \
 		RUN_FLAG('H', "huge", thp,                                     \
 			 "transparent huge pages for the memory"),             \
 		RUN_FLAG('L', "longer", longer,                                \
@@ -110,13 +119,14 @@ struct run_options {
 
 struct plan {
 	const struct run_options *options;
-	struct chase_choice choice;  /* of no meaning without chase threads */
-	const struct memload *load;  /* of no meaning without load threads */
-	size_t chase_threads;        /* threads 0 to chase_threads - 1 */
-	size_t load_threads;         /* the threads after those */
-	struct layout layout;        /* base still unknown */
-	uint64_t memory;             /* bytes of the chase and of each load */
-	uint64_t flush;              /* bytes of the flush buffer, or 0 */
+	struct chase_choice choice; /* of no meaning without chase threads */
+	const struct memload *load; /* of no meaning without load threads */
+	size_t chase_threads;       /* threads 0 to chase_threads - 1 */
+	size_t load_threads;        /* the threads after those */
+	struct layout layout;       /* base still unknown */
+	uint64_t memory;            /* bytes of the chase and of each load */
+	uint64_t flush;             /* bytes of the flush buffer, or 0 */
+	bool write_back_chase;
 	struct arena_request arena;  /* of the chase */
 	struct arena_request buffer; /* of each load thread */
 	struct cpu_list cpus;        /* thread i on CPU i; none: unpinned */

@@ -69,12 +69,59 @@ static void make_coherent(struct team *team, size_t index)
 					base + share_offset(team, index + 1));
 }
 
-/* Fills the caches with something else than the chase. */
+/* What is written back as one: a line, or nothing in particular. */
+static size_t write_back_unit(void)
+{
+#if HAVE_CLEAN_INVALIDATE_RANGE
+	return clean_invalidate_line_size();
+#else
+	return 1;
+#endif
+}
+
+/* Writes back what lies between, and keeps count of it. */
+static void write_back(struct team *team, size_t thread, const char *start,
+		       const char *end)
+{
+	struct write_back *written = &team->written[thread];
+	const size_t line = write_back_unit();
+	const uint64_t begin = now_ns();
+
+	clean_invalidate_range(start, (size_t)(end - start));
+	written->ns = now_ns() - begin;
+	written->bytes = (uint64_t)(end - start);
+	written->line_size = line;
+	if (end > start)
+		written->lines = ((uintptr_t)end - 1) / line -
+				 (uintptr_t)start / line + 1;
+}
+
+/*
+ * Where a thread's share of the lines begins: cut at a line boundary of the
+ * addresses, so that no line is in two shares.
+ */
+static const char *line_share(const struct team *team, size_t index)
+{
+	const char *base = team->layout.base;
+	const char *cut = base + share_offset(team, index);
+
+	if (index < team->plan->chase_threads)
+		cut -= (uintptr_t)cut % write_back_unit();
+	return cut < base ? base : cut;
+}
+
+/*
+ * The last thing done to the chase: after the last store of the last thread,
+ * and while the arena can still be read. Where lines cannot be written back,
+ * the caches are filled with something else instead.
+ */
 static void empty_caches(struct team *team, size_t index)
 {
 	const volatile char *flush = team->flush.base;
 
-	(void)index;
+	if (team->plan->write_back_chase)
+		write_back(team, index, line_share(team, index),
+			   line_share(team, index + 1));
 	for (size_t i = 0; i < team->flush.bytes; i += CACHE_LINE_BYTES)
 		(void)flush[i];
 }
@@ -100,31 +147,6 @@ static void (*const chase_phases[])(struct team *team, size_t index) = {
 
 #define NR_PHASES (sizeof(chase_phases) / sizeof(*chase_phases))
 
-/* Writes back what lies between, and keeps count of it. */
-static void write_back(struct team *team, size_t thread, const char *start,
-		       const char *end)
-{
-#if HAVE_CLEAN_INVALIDATE_RANGE
-	struct write_back *written = &team->written[thread];
-	const size_t line = clean_invalidate_line_size();
-	const size_t bytes = (size_t)(end - start);
-	const uint64_t begin = now_ns();
-
-	clean_invalidate_range(start, bytes);
-	written->ns = now_ns() - begin;
-	written->bytes = bytes;
-	written->line_size = line;
-	if (bytes)
-		written->lines = ((uintptr_t)end - 1) / line -
-				 (uintptr_t)start / line + 1;
-#else
-	(void)team;
-	(void)thread;
-	(void)start;
-	(void)end;
-#endif
-}
-
 static void prepare_buffer(struct team *team, size_t index)
 {
 	const struct plan *plan = team->plan;
@@ -137,7 +159,7 @@ static void prepare_buffer(struct team *team, size_t index)
 		return;
 	}
 	memload_fill(buffer->base, buffer->bytes);
-	if (!plan->options->dirty_start)
+	if (HAVE_CLEAN_INVALIDATE_RANGE && !plan->options->dirty_start)
 		write_back(team, plan->chase_threads + index, buffer->base,
 			   buffer->base + buffer->bytes);
 	state->load = plan->load;
