@@ -7,25 +7,38 @@
 
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 /*
  * Pointers may lie at any address: they are dereferenced as they are, which
  * every CPU here does in hardware or in its kernel.
  */
 #define KERNEL __attribute__((noinline, no_sanitize("alignment"))) static void
 
-/* Dereferences a cursor. */
-#define FOLLOW(p) ((p) = *(char **)(p))
+/*
+ * Uses a cursor without code, so that the load before it is made, and in its
+ * turn: a compiler that mixes ten chases runs out of registers.
+ */
+#define USE(p) __asm__ __volatile__("" : "+r"(p))
 
-/* A batch is done: its steps are published, for whom it may concern. */
-#define END_BATCH(state, count, steps)                                         \
-	((count) += (steps),                                                   \
-	 atomic_store_explicit(&(state)->count, (count),                       \
-			       memory_order_relaxed),                          \
-	 !atomic_load_explicit((state)->stop, memory_order_relaxed))
+/* Dereferences a cursor. */
+#define FOLLOW(p)                                                              \
+	do {                                                                   \
+		(p) = *(char **)(p);                                           \
+		USE(p);                                                        \
+	} while (0)
+
+/*
+ * A batch is done: its steps are published. True until told to stop. Where the
+ * state is must not be known from the batch before, or a compiler keeps the
+ * address of each of its parts in a register throughout the loop.
+ */
+static inline bool end_batch(struct chase_state **state, uint64_t *count,
+			     uint64_t steps)
+{
+	__asm__ __volatile__("" : "+r"(*state));
+	*count += steps;
+	atomic_store_explicit(&(*state)->count, *count, memory_order_relaxed);
+	return !atomic_load_explicit((*state)->stop, memory_order_relaxed);
+}
 
 KERNEL chase_simple(struct chase_state *state)
 {
@@ -34,8 +47,7 @@ KERNEL chase_simple(struct chase_state *state)
 
 	do {
 		X200(FOLLOW(p);)
-	} while (END_BATCH(state, count, STEPS_PER_BATCH));
-	state->cursor[0] = p; /* the result is used, so the loads are made */
+	} while (end_batch(&state, &count, STEPS_PER_BATCH));
 }
 
 /* The additions form a chain of their own, beside that of the loads. */
@@ -51,8 +63,7 @@ KERNEL chase_work(struct chase_state *state)
 			sum += i;
 			__asm__ __volatile__("" : "+r"(sum));
 		})
-	} while (END_BATCH(state, count, STEPS_PER_BATCH));
-	state->cursor[0] = p;
+	} while (end_batch(&state, &count, STEPS_PER_BATCH));
 }
 
 KERNEL chase_incr(struct chase_state *state)
@@ -62,8 +73,7 @@ KERNEL chase_incr(struct chase_state *state)
 
 	do {
 		X200(++*(uintptr_t *)(p + sizeof(p)); FOLLOW(p);)
-	} while (END_BATCH(state, count, STEPS_PER_BATCH));
-	state->cursor[0] = p;
+	} while (end_batch(&state, &count, STEPS_PER_BATCH));
 }
 
 #if HAVE_BRANCH_CHASE
@@ -78,8 +88,7 @@ KERNEL chase_branch(struct chase_state *state)
 		left -= jumps;
 		if (left == 0)
 			left = state->length;
-	} while (END_BATCH(state, count, jumps));
-	state->cursor[0] = p;
+	} while (end_batch(&state, &count, jumps));
 }
 #endif
 
@@ -95,8 +104,7 @@ KERNEL chase_branch(struct chase_state *state)
                                                                                \
 		do {                                                           \
 			X200(prefetch(p); FOLLOW(p);)                          \
-		} while (END_BATCH(state, count, STEPS_PER_BATCH));            \
-		state->cursor[0] = p;                                          \
+		} while (end_batch(&state, &count, STEPS_PER_BATCH));          \
 	}
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -125,34 +133,36 @@ PREFETCH_KERNEL(chase_t2, PREFETCH_T2)
 PREFETCH_KERNEL(chase_nta, PREFETCH_NTA)
 #endif
 
+#if defined(__x86_64__)
 /*
  * A line in four 16-byte loads. All of it but the pointer is zero, so that the
  * sum is the pointer, and the next step has to wait for all four.
  */
-#define LINE_KERNEL(name, attributes, load)                                    \
-	attributes KERNEL name(struct chase_state *state)                      \
+#define LINE_KERNEL(name, load)                                                \
+	KERNEL name(struct chase_state *state)                                 \
 	{                                                                      \
 		char *p = state->cursor[0];                                    \
 		uint64_t count = 0;                                            \
                                                                                \
 		do {                                                           \
-			X200({                                                 \
-				__m128i *line = (__m128i *)p;                  \
-				__m128i low = _mm_add_epi64(load(line),        \
-							    load(line + 1));   \
-				__m128i high = _mm_add_epi64(load(line + 2),   \
-							     load(line + 3));  \
-				p = (char *)_mm_cvtsi128_si64(                 \
-					_mm_add_epi64(low, high));             \
-			})                                                     \
-		} while (END_BATCH(state, count, STEPS_PER_BATCH));            \
-		state->cursor[0] = p;                                          \
+			X200(__asm__ __volatile__(load                         \
+						  " (%0), %%xmm0\n\t" load     \
+						  " 16(%0), %%xmm1\n\t" load   \
+						  " 32(%0), %%xmm2\n\t" load   \
+						  " 48(%0), %%xmm3\n\t"        \
+						  "paddq %%xmm1, %%xmm0\n\t"   \
+						  "paddq %%xmm3, %%xmm2\n\t"   \
+						  "paddq %%xmm2, %%xmm0\n\t"   \
+						  "movq %%xmm0, %0"            \
+						  : "+r"(p)                    \
+						  :                            \
+						  : "xmm0", "xmm1", "xmm2",    \
+						    "xmm3", "memory");)        \
+		} while (end_batch(&state, &count, STEPS_PER_BATCH));          \
 	}
 
-#if defined(__x86_64__)
-LINE_KERNEL(chase_movdqa, , _mm_load_si128)
-LINE_KERNEL(chase_movntdqa, __attribute__((target("sse4.1"))),
-	    _mm_stream_load_si128)
+LINE_KERNEL(chase_movdqa, "movdqa")
+LINE_KERNEL(chase_movntdqa, "movntdqa")
 
 static bool have_sse41(void)
 {
@@ -179,7 +189,6 @@ static void clear_line(char *object, size_t argument)
 
 #define TAKE_CURSOR(i) char *p##i = state->cursor[i];
 #define FOLLOW_CURSOR(i) FOLLOW(p##i);
-#define KEEP_CURSOR(i) state->cursor[i] = p##i;
 
 #define PARALLEL_KERNEL(n)                                                     \
 	KERNEL chase_parallel##n(struct chase_state *state)                    \
@@ -188,8 +197,7 @@ static void clear_line(char *object, size_t argument)
                                                                                \
 		do {                                                           \
 			X200(CURSORS_##n(FOLLOW_CURSOR))                       \
-		} while (END_BATCH(state, count, n * STEPS_PER_BATCH));        \
-		CURSORS_##n(KEEP_CURSOR)                                       \
+		} while (end_batch(&state, &count, n * STEPS_PER_BATCH));      \
 	}
 
 PARALLEL_KERNEL(2)
@@ -214,9 +222,7 @@ KERNEL chase_critword2(struct chase_state *state)
 
 	do {
 		X200(FOLLOW(p); FOLLOW(q);)
-	} while (END_BATCH(state, count, STEPS_PER_BATCH));
-	state->cursor[0] = p;
-	state->cursor[1] = q;
+	} while (end_batch(&state, &count, STEPS_PER_BATCH));
 }
 
 /* The second cursor of critword2 goes where the first goes, offset further. */
