@@ -123,7 +123,7 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 		     struct error *error)
 {
 	const char *name = request->file;
-	char need[32], have[32];
+	char need[32];
 	struct stat status;
 	int fd = open(name, O_RDWR | O_CLOEXEC);
 
@@ -137,11 +137,9 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 		close(fd);
 		return error_set(
 			error,
-			"-f %.200s: the file has %llu bytes (%s), the arena "
-			"needs %zu (%s)",
+			"-f %.200s: the file has %llu bytes, the "
+			"arena needs %zu (%s)",
 			name, (unsigned long long)status.st_size,
-			format_size(have, sizeof(have),
-				    (uint64_t)status.st_size),
 			request->bytes,
 			format_size(need, sizeof(need), request->bytes));
 	}

@@ -209,20 +209,20 @@ bool parse_weights(const char *text, uint64_t weights[MAX_NODES])
 
 const char *format_size(char *buffer, size_t length, uint64_t bytes)
 {
-	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB",
-					    "TiB"};
+	static const char *const units[] = {"byte", "KiB", "MiB", "GiB", "TiB"};
+	const size_t last = sizeof(units) / sizeof(*units) - 1;
 	size_t unit = 0;
 
-	while (unit + 1 < sizeof(units) / sizeof(*units) &&
-	       bytes >> (10 * (unit + 1)) &&
-	       bytes % (1ull << (10 * (unit + 1))) == 0)
+	while (unit < last && bytes >> (10 * (unit + 1)))
 		unit++;
-	if (unit == 0 && bytes >= 10ull << 20)
-		snprintf(buffer, length, "%.1f MiB", (double)bytes / (1 << 20));
-	else
-		snprintf(buffer, length, "%llu %s",
-			 (unsigned long long)(bytes >> (10 * unit)),
+	if (bytes % (1ull << (10 * unit)) != 0)
+		snprintf(buffer, length, "%.1f %s",
+			 (double)bytes / (double)(1ull << (10 * unit)),
 			 units[unit]);
+	else
+		snprintf(buffer, length, "%llu %s%s",
+			 (unsigned long long)(bytes >> (10 * unit)),
+			 units[unit], unit == 0 && bytes != 1 ? "s" : "");
 	return buffer;
 }
 

@@ -98,7 +98,7 @@ bool parse_cpus(const char *text, struct cpu_list *cpus);
 bool parse_mask(const char *text, struct cpu_list *cpus);
 bool parse_weights(const char *text, uint64_t weights[MAX_NODES]);
 
-/* Writes bytes as a person would, such as "256 MiB" or "1000 bytes". */
+/* Writes bytes as a person would: "256 MiB", "23.5 GiB", "1000 bytes". */
 const char *format_size(char *buffer, size_t length, uint64_t bytes);
 
 /*
