@@ -13,7 +13,7 @@ VERSION = 1.0
 PREFIX = /usr/local
 
 PROGRAMS = multichase multiload
-COMMON = crew machine options report signals
+COMMON = crew environment json machine options report signals
 SHARED = arena branch_chase chase memload permutation plan run team
 
 ifdef ARCH

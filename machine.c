@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
+#include "options.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,80 +41,125 @@ bool read_file(const char *path, char *buffer, size_t size)
 	return true;
 }
 
-/* A cgroup's limit in bytes; UINT64_MAX where there is none ("max"). */
-static uint64_t limit_in(const char *path)
-{
-	char text[64];
-	char *end;
-	unsigned long long bytes;
+/* Called with the path of one file of a cgroup, or of one above it. */
+typedef void cgroup_visitor(const char *path, uint64_t *result);
 
-	if (!read_file(path, text, sizeof(text)))
-		return UINT64_MAX;
-	errno = 0;
-	bytes = strtoull(text, &end, 10);
-	return end == text || errno ? UINT64_MAX : bytes;
-}
+/* What is asked of a cgroup: a controller's file, in version 1 and version 2.
+ */
+struct cgroup_question {
+	const char *controller, *file_v1, *file_v2;
+	cgroup_visitor *visit;
+};
 
-/* The least limit of a cgroup and of all that it is in. */
-static uint64_t cgroup_limit(const char *mount, char *group, const char *file)
+static void visit_upwards(const struct cgroup_question *question,
+			  const char *mount, char *group, const char *file,
+			  uint64_t *result)
 {
-	uint64_t least = UINT64_MAX, limit;
 	char path[4096];
 	char *slash;
 
 	for (;;) {
 		snprintf(path, sizeof(path), "%s%s/%s", mount, group, file);
-		limit = limit_in(path);
-		if (limit < least)
-			least = limit;
+		question->visit(path, result);
 		slash = strrchr(group, '/');
 		if (!slash)
-			return least;
+			return;
 		*slash = '\0';
 	}
 }
 
 /* One line of /proc/self/cgroup is ID:CONTROLLERS:PATH. */
-static uint64_t limit_of_line(char *line)
+static void visit_line(const struct cgroup_question *question, char *line,
+		       uint64_t *result)
 {
 	char *controllers = strchr(line, ':');
 	char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+	char mount[64], *rest;
 
 	if (!group)
-		return UINT64_MAX;
+		return;
 	*controllers++ = '\0';
 	*group++ = '\0';
-	if (*controllers == '\0') /* version 2 has one line with none */
-		return cgroup_limit("/sys/fs/cgroup", group, "memory.max");
-	for (char *name = strtok(controllers, ","); name;
-	     name = strtok(NULL, ","))
-		if (strcmp(name, "memory") == 0)
-			return cgroup_limit("/sys/fs/cgroup/memory", group,
-					    "memory.limit_in_bytes");
-	return UINT64_MAX;
+	if (*controllers == '\0') { /* version 2 has one line with none */
+		visit_upwards(question, "/sys/fs/cgroup", group,
+			      question->file_v2, result);
+		return;
+	}
+	snprintf(mount, sizeof(mount), "/sys/fs/cgroup/%s",
+		 question->controller);
+	for (char *name = strtok_r(controllers, ",", &rest); name;
+	     name = strtok_r(NULL, ",", &rest))
+		if (strcmp(name, question->controller) == 0)
+			visit_upwards(question, mount, group, question->file_v1,
+				      result);
+}
+
+static void visit_cgroups(const struct cgroup_question *question,
+			  uint64_t *result)
+{
+	char text[8192], *rest;
+
+	if (!read_file("/proc/self/cgroup", text, sizeof(text)))
+		return;
+	for (char *line = strtok_r(text, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest))
+		visit_line(question, line, result);
+}
+
+/* Lowers the result to a limit in bytes; "max" is none. */
+static void take_limit(const char *path, uint64_t *result)
+{
+	char text[64];
+	uint64_t bytes;
+
+	if (read_file(path, text, sizeof(text)) && parse_count(text, &bytes) &&
+	    bytes < *result)
+		*result = bytes;
 }
 
 uint64_t memory_limit(const char **whose)
 {
+	static const struct cgroup_question question = {
+		.controller = "memory",
+		.file_v1 = "memory.limit_in_bytes",
+		.file_v2 = "memory.max",
+		.visit = take_limit,
+	};
 	long pages = sysconf(_SC_PHYS_PAGES);
-	uint64_t least = UINT64_MAX, limit;
-	char text[8192];
-	char *line, *next;
+	uint64_t machine = UINT64_MAX, limit;
 
-	*whose = "this machine has";
 	if (pages > 0)
-		least = (uint64_t)pages * native_page_size();
-	if (!read_file("/proc/self/cgroup", text, sizeof(text)))
-		return least;
-	for (line = text; line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		limit = limit_of_line(line);
-		if (limit < least) {
-			least = limit;
-			*whose = "this process's cgroup has";
-		}
-	}
-	return least;
+		machine = (uint64_t)pages * native_page_size();
+	limit = machine;
+	visit_cgroups(&question, &limit);
+	*whose = limit < machine ? "this process's cgroup has"
+				 : "this machine has";
+	return limit;
+}
+
+static void add_throttled(const char *path, uint64_t *result)
+{
+	static const char key[] = "nr_throttled ";
+	char text[1024];
+	const char *found;
+
+	if (!read_file(path, text, sizeof(text)))
+		return;
+	found = strstr(text, key);
+	if (found)
+		*result += strtoull(found + strlen(key), NULL, 10);
+}
+
+uint64_t throttled_periods(void)
+{
+	static const struct cgroup_question question = {
+		.controller = "cpu",
+		.file_v1 = "cpu.stat",
+		.file_v2 = "cpu.stat",
+		.visit = add_throttled,
+	};
+	uint64_t periods = 0;
+
+	visit_cgroups(&question, &periods);
+	return periods;
 }

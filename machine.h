@@ -18,6 +18,12 @@ size_t native_page_size(void);
 uint64_t memory_limit(const char **whose);
 
 /*
+ * Periods in which a cgroup's CPU quota has stopped this process or others in
+ * its cgroups; 0 if there is no quota. It only grows.
+ */
+uint64_t throttled_periods(void);
+
+/*
  * Reads the start of a file, a terminator added and a newline at the end cut
  * off. False: it cannot be read.
  */

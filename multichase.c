@@ -43,7 +43,6 @@ static const struct program program = {
 /* What comes of the samples. */
 struct results {
 	struct chase_sampler sampler;
-	uint64_t seen;                /* samples, the dropped one among them */
 	uint64_t stalls;              /* times that no thread had moved */
 	struct statistics statistics; /* ns a step, of the samples that count */
 	uint64_t steps, elapsed_ns;   /* of the same */
@@ -74,69 +73,106 @@ static bool begin(void *all_results, const struct team *team,
 	return chase_sampler_init(&results->sampler, team, error);
 }
 
-static void print_sample(const struct chase_sampler *sampler,
-			 const struct team *team)
-{
-	report_line(team->plan->options->timestamp);
-	for (size_t i = 0; i < team->plan->chase_threads; i++) {
-		report_latency(chase_thread_ns(sampler, i));
-		putchar(' ');
-	}
-	printf(" avg=");
-	report_latency(chase_average_ns(sampler, team));
-	putchar('\n');
-}
-
-static void sample(void *all_results, const struct team *team)
+static bool look(void *all_results, const struct team *team)
 {
 	struct results *results = all_results;
-	struct chase_sampler *sampler = &results->sampler;
+	const bool moved = chase_sample(&results->sampler, team);
 
-	if (!chase_sample(sampler, team)) {
-		results->stalls++;
-		return;
-	}
-	/*
-	 * The caches may still be warm with a part of the chase in the first
-	 * sample: it counts only until there is another.
-	 */
-	if (++results->seen == 2) {
+	results->stalls += !moved;
+	return moved;
+}
+
+static void count(void *all_results, const struct team *team, bool afresh)
+{
+	struct results *results = all_results;
+	const struct chase_sampler *sampler = &results->sampler;
+
+	if (afresh) {
 		results->statistics = (struct statistics){0};
 		results->steps = results->elapsed_ns = 0;
 	}
 	statistics_add(&results->statistics, chase_average_ns(sampler, team));
 	results->steps += sampler->all_steps;
 	results->elapsed_ns += sampler->elapsed_ns;
-	if (team->plan->options->verbose && results->seen > 1)
-		print_sample(sampler, team);
+}
+
+static void print_sample(const void *all_results, const struct team *team)
+{
+	const struct results *results = all_results;
+
+	report_line(team->plan->options->timestamp);
+	for (size_t i = 0; i < team->plan->chase_threads; i++) {
+		report_latency(chase_thread_ns(&results->sampler, i));
+		putchar(' ');
+	}
+	printf(" avg=");
+	report_latency(chase_average_ns(&results->sampler, team));
+	putchar('\n');
+}
+
+static void json_sample(const void *all_results, const struct team *team,
+			struct json *json)
+{
+	const struct results *results = all_results;
+
+	json_object(json, NULL);
+	json_chase_sample(json, &results->sampler, team);
+	json_end_object(json);
 }
 
 static bool finish(const void *all_results, const struct plan *plan,
 		   struct error *error)
 {
+	const struct results *results = all_results;
+
+	if (results->statistics.count)
+		return true;
+	return error_set(error,
+			 "--interval %g: no thread came to its first %d steps "
+			 "in the time, make it longer",
+			 plan->options->interval, STEPS_PER_BATCH);
+}
+
+static double final_ns(const struct results *results,
+		       const struct run_options *options)
+{
+	return options->average ? statistics_mean(&results->statistics)
+				: results->statistics.min;
+}
+
+static uint64_t steps_per_ms(const struct results *results)
+{
+	return (uint64_t)((double)results->steps * NS_PER_MS /
+			  (double)results->elapsed_ns);
+}
+
+static void print_result(const void *all_results, const struct plan *plan)
+{
 	const struct run_options *options = plan->options;
 	const struct results *results = all_results;
-	const struct statistics *statistics = &results->statistics;
 
-	if (!results->seen)
-		return error_set(error,
-				 "--interval %g: no thread came to its first "
-				 "%d steps in the time, make it longer",
-				 options->interval, STEPS_PER_BATCH);
 	if (options->timed) {
 		report_line(options->timestamp);
 		printf("timed out: %llu samples, %llu stalls, "
 		       "%llu iterations per msec\n",
-		       (unsigned long long)statistics->count,
+		       (unsigned long long)results->statistics.count,
 		       (unsigned long long)results->stalls,
-		       (unsigned long long)((double)results->steps * NS_PER_MS /
-					    (double)results->elapsed_ns));
+		       (unsigned long long)steps_per_ms(results));
 	}
 	report_line(options->timestamp);
-	report_latency(options->average ? statistics_mean(statistics)
-					: statistics->min);
+	report_latency(final_ns(results, options));
 	putchar('\n');
-	return true;
+}
+
+static void json_result(const void *all_results, const struct plan *plan,
+			struct json *json)
+{
+	const struct results *results = all_results;
+
+	json_number(json, "ns", final_ns(results, plan->options));
+	json_statistics(json, "ns_statistics", &results->statistics);
+	json_count(json, "stalls", results->stalls);
+	json_count(json, "steps_per_ms", steps_per_ms(results));
 }
 
 int main(int argc, char **argv)
@@ -148,8 +184,13 @@ int main(int argc, char **argv)
 		.resolve = resolve,
 		.print_plan = print_plan,
 		.begin = begin,
-		.sample = sample,
+		.look = look,
+		.count = count,
+		.print_sample = print_sample,
+		.json_sample = json_sample,
 		.finish = finish,
+		.print_result = print_result,
+		.json_result = json_result,
 	};
 
 	return run_measurement(&measurement, argc, argv);

@@ -50,7 +50,7 @@ static const struct program program = {
 struct results {
 	struct chase_sampler chase_sampler;
 	struct load_sampler load_sampler;
-	uint64_t seen;            /* samples, the dropped one among them */
+	bool chased, loaded;      /* is there something new to count? */
 	struct statistics chases; /* ns a step */
 	struct statistics loads;  /* MiB/s of all load threads */
 };
@@ -76,16 +76,6 @@ static void print_load_sample(const struct load_sampler *sampler,
 		printf(" %.1f", sampler->mibs[i]);
 }
 
-static void print_sample(const struct results *results, const struct team *team)
-{
-	report_line(team->plan->options->timestamp);
-	if (team->plan->chase_threads)
-		print_chase_sample(&results->chase_sampler, team);
-	if (team->plan->load_threads)
-		print_load_sample(&results->load_sampler, team);
-	putchar('\n');
-}
-
 static bool begin(void *all_results, const struct team *team,
 		  struct error *error)
 {
@@ -95,23 +85,55 @@ static bool begin(void *all_results, const struct team *team,
 	       load_sampler_init(&results->load_sampler, team, error);
 }
 
-static void sample(void *all_results, const struct team *team)
+static bool look(void *all_results, const struct team *team)
 {
 	struct results *results = all_results;
-	const struct plan *plan = team->plan;
 
-	/* The first sample counts only until there is another. */
-	if (++results->seen == 2) {
+	results->chased = team->plan->chase_threads &&
+			  chase_sample(&results->chase_sampler, team);
+	results->loaded = team->plan->load_threads &&
+			  load_sample(&results->load_sampler, team);
+	return results->chased || results->loaded;
+}
+
+static void count(void *all_results, const struct team *team, bool afresh)
+{
+	struct results *results = all_results;
+
+	if (afresh) {
 		results->chases = (struct statistics){0};
 		results->loads = (struct statistics){0};
 	}
-	if (plan->chase_threads && chase_sample(&results->chase_sampler, team))
+	if (results->chased)
 		statistics_add(&results->chases,
 			       chase_average_ns(&results->chase_sampler, team));
-	if (plan->load_threads && load_sample(&results->load_sampler, team))
+	if (results->loaded)
 		statistics_add(&results->loads, results->load_sampler.total);
-	if (plan->options->verbose && results->seen > 1)
-		print_sample(results, team);
+}
+
+static void print_sample(const void *all_results, const struct team *team)
+{
+	const struct results *results = all_results;
+
+	report_line(team->plan->options->timestamp);
+	if (team->plan->chase_threads)
+		print_chase_sample(&results->chase_sampler, team);
+	if (team->plan->load_threads)
+		print_load_sample(&results->load_sampler, team);
+	putchar('\n');
+}
+
+static void json_sample(const void *all_results, const struct team *team,
+			struct json *json)
+{
+	const struct results *results = all_results;
+
+	json_object(json, NULL);
+	if (team->plan->chase_threads)
+		json_chase_sample(json, &results->chase_sampler, team);
+	if (team->plan->load_threads)
+		json_load_sample(json, &results->load_sampler, team);
+	json_end_object(json);
 }
 
 /* What -v adds before the table. */
@@ -139,19 +161,30 @@ static void print_statistics(const struct results *results,
 	}
 }
 
+static double final_ns(const struct results *results,
+		       const struct run_options *options)
+{
+	return options->average ? statistics_geometric_mean(&results->chases)
+				: results->chases.min;
+}
+
+static double chase_mibs(const struct results *results, const struct plan *plan)
+{
+	const double ns = final_ns(results, plan->options);
+
+	if (ns == 0)
+		return 0;
+	return BYTES_PER_STEP * (double)plan->chase_threads * NS_PER_SECOND /
+	       ns / (1 << 20);
+}
+
 /* The two lines that scripts read: names and widths are an interface. */
 static void print_table(const struct results *results, const struct plan *plan)
 {
 	const struct run_options *options = plan->options;
 	const struct statistics *chases = &results->chases;
 	const struct statistics *loads = &results->loads;
-	double ns = options->average ? statistics_geometric_mean(chases)
-				     : chases->min;
-	double chase_mibs = 0;
 
-	if (ns > 0)
-		chase_mibs = BYTES_PER_STEP * (double)plan->chase_threads *
-			     NS_PER_SECOND / ns / (1 << 20);
 	printf("Samples\t, Byte/thd\t, ChaseThds\t, ChaseNS\t, ChaseMibs\t, "
 	       "ChDeviate\t, LoadThds\t, LdMaxMibs\t, LdAvgMibs\t, "
 	       "LdDeviate\t, ChaseArg\t, MemLdArg\n");
@@ -159,7 +192,8 @@ static void print_table(const struct results *results, const struct plan *plan)
 	printf("%-6ld\t, %-11ld\t, %-8ld\t, %-8.3f\t, %-8.f\t, %-8.3f\t, "
 	       "%-8.f\t, %-8.f\t, %-8.f\t, %-8.3f\t, %s\t, %s\n",
 	       (long)(plan->chase_threads ? chases->count : loads->count),
-	       (long)plan->memory, (long)plan->chase_threads, ns, chase_mibs,
+	       (long)plan->memory, (long)plan->chase_threads,
+	       final_ns(results, options), chase_mibs(results, plan),
 	       statistics_deviation(chases), (double)plan->load_threads,
 	       loads->max, statistics_mean(loads), statistics_deviation(loads),
 	       plan->chase_threads ? plan->choice.text : NO_NAME,
@@ -225,10 +259,31 @@ static bool finish(const void *all_results, const struct plan *plan,
 				 "--interval %g: a load thread was at no time "
 				 "done with a pass, make it longer",
 				 plan->options->interval);
+	return true;
+}
+
+static void print_result(const void *results, const struct plan *plan)
+{
 	if (plan->options->verbose)
 		print_statistics(results, plan);
 	print_table(results, plan);
-	return true;
+}
+
+static void json_result(const void *all_results, const struct plan *plan,
+			struct json *json)
+{
+	const struct results *results = all_results;
+
+	if (plan->chase_threads) {
+		json_number(json, "ns", final_ns(results, plan->options));
+		json_number(json, "chase_mib_per_s", chase_mibs(results, plan));
+		json_statistics(json, "ns_statistics", &results->chases);
+	}
+	if (plan->load_threads) {
+		json_number(json, "mib_per_s",
+			    statistics_mean(&results->loads));
+		json_statistics(json, "mib_per_s_statistics", &results->loads);
+	}
 }
 
 int main(int argc, char **argv)
@@ -240,8 +295,13 @@ int main(int argc, char **argv)
 		.resolve = resolve,
 		.print_plan = print_plan,
 		.begin = begin,
-		.sample = sample,
+		.look = look,
+		.count = count,
+		.print_sample = print_sample,
+		.json_sample = json_sample,
 		.finish = finish,
+		.print_result = print_result,
+		.json_result = json_result,
 	};
 
 	return run_measurement(&measurement, argc, argv);

@@ -138,7 +138,7 @@ static bool check_memory(const struct plan *plan, struct error *error)
 	const struct run_options *options = plan->options;
 	const char *whose;
 	uint64_t limit = memory_limit(&whose), need = plan->flush;
-	char asked[32], has[32];
+	char asked[32], has[32], memory[32];
 
 	if (limit > ADDRESS_SPACE) {
 		limit = ADDRESS_SPACE;
@@ -155,9 +155,9 @@ static bool check_memory(const struct plan *plan, struct error *error)
 	if (need <= limit)
 		return true;
 	return error_set(error,
-			 "-m %llu: %zu thread(s) need %s of memory in all, "
-			 "%s only %s",
-			 (unsigned long long)options->memory,
+			 "-m %s: %zu thread(s) need %s of memory in all, %s "
+			 "only %s",
+			 format_size(memory, sizeof(memory), options->memory),
 			 plan->chase_threads + plan->load_threads,
 			 format_size(asked, sizeof(asked), need), whose,
 			 format_size(has, sizeof(has), limit));
@@ -224,4 +224,73 @@ void plan_print(const struct plan *plan, FILE *out)
 		fprintf(out, "seed = %llu\n",
 			(unsigned long long)options->seed);
 	}
+}
+
+static void json_chase(const struct plan *plan, struct json *json)
+{
+	const struct run_options *options = plan->options;
+
+	json_text(json, "chase", plan->choice.text);
+	json_count(json, "stride_bytes", plan->layout.stride);
+	json_count(json, "tlb_locality_bytes", plan->layout.tlb_locality);
+	json_count(json, "object_bytes", plan->layout.object);
+	json_count(json, "slots", plan->layout.slots);
+	json_count(json, "rounds", plan->layout.rounds);
+	json_flag(json, "ordered", options->ordered);
+	json_flag(json, "longer", options->longer);
+	json_count(json, "offset_bytes", options->offset);
+	json_count(json, "flush_bytes", options->flush);
+	json_text(json, "file", options->file);
+	json_flag(json, "malloc", options->use_malloc);
+	json_count(json, "seed", options->seed);
+}
+
+static void json_cpus(const struct plan *plan, struct json *json)
+{
+	json_array(json, "cpus");
+	for (size_t i = 0; i < plan->cpus.count; i++)
+		if (i < plan->chase_threads + plan->load_threads)
+			json_count(json, NULL, (uint64_t)plan->cpus.cpu[i]);
+	json_end_array(json);
+}
+
+static void json_weights(const struct plan *plan, struct json *json)
+{
+	char node[16];
+
+	json_object(json, "weights");
+	for (size_t i = 0; i < MAX_NODES; i++) {
+		if (plan->options->weights[i] == 0)
+			continue;
+		snprintf(node, sizeof(node), "%zu", i);
+		json_count(json, node, plan->options->weights[i]);
+	}
+	json_end_object(json);
+}
+
+void plan_json(const struct plan *plan, struct json *json)
+{
+	const struct run_options *options = plan->options;
+
+	json_object(json, "configuration");
+	json_count(json, "memory_bytes", plan->memory);
+	json_count(json, "chase_threads", plan->chase_threads);
+	json_count(json, "load_threads", plan->load_threads);
+	json_cpus(plan, json);
+	json_count(json, "page_size_bytes", plan->arena.page_size);
+	json_flag(json, "thp", options->thp);
+	json_weights(plan, json);
+	json_flag(json, "dirty_start", options->dirty_start);
+	if (plan->chase_threads)
+		json_chase(plan, json);
+	if (plan->load) {
+		json_text(json, "memload", plan->load->name);
+		json_count(json, "delay", options->delay);
+	}
+	json_count(json, "samples", options->samples);
+	json_flag(json, "timed", options->timed);
+	json_flag(json, "average", options->average);
+	json_number(json, "warmup_s", options->warmup);
+	json_number(json, "interval_s", options->interval);
+	json_end_object(json);
 }

@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "chase.h"
+#include "json.h"
 #include "memload.h"
 #include "options.h"
 #include "permutation.h"
@@ -22,7 +23,7 @@ struct run_options {
 	const char *load;  /* NULL: not given */
 	const char *file;
 	bool average, thp, longer, use_malloc, timed, ordered, unpinned;
-	bool timestamp, dirty_start, dry_run;
+	bool timestamp, dirty_start, dry_run, json;
 	unsigned verbose;
 	uint64_t flush, memory, samples, offset, stride, threads, delay, seed;
 	uint64_t page_size;    /* 0: the native one */
@@ -114,6 +115,7 @@ struct run_options {
 		RUN_FLAG(0, "dry-run", dry_run,                                \
 			 "check and round all options, print the plan, and "   \
 			 "exit"),                                              \
+		RUN_FLAG(0, "json", json, "print one JSON object instead"),    \
 		RUN_ROW(0, "seed", "N", OPTION_COUNT, seed, 0, UINT64_MAX,     \
 			"1", "of the random numbers that order the chase")
 
@@ -142,5 +144,8 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 
 /* Prints the lines of -v, a name = value each. */
 void plan_print(const struct plan *plan, FILE *out);
+
+/* Writes the object "configuration": what was asked for, rounded. */
+void plan_json(const struct plan *plan, struct json *json);
 
 #endif /* PLAN_H */

@@ -96,3 +96,17 @@ int report_end(const char *program)
 		  errno ? strerror(errno) : "an earlier write failed");
 	return report_error(program, &error);
 }
+
+void json_statistics(struct json *json, const char *name,
+		     const struct statistics *statistics)
+{
+	json_object(json, name);
+	json_count(json, "count", statistics->count);
+	json_number(json, "min", statistics->min);
+	json_number(json, "max", statistics->max);
+	json_number(json, "mean", statistics_mean(statistics));
+	json_number(json, "geometric_mean",
+		    statistics_geometric_mean(statistics));
+	json_number(json, "sdev", statistics_sdev(statistics));
+	json_end_object(json);
+}

@@ -4,6 +4,7 @@
 #define REPORT_H
 
 #include "error.h"
+#include "json.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +42,9 @@ void report_warning(const char *program, const struct error *warning);
 
 /* Exit status: an error is reported if not all could be written to stdout. */
 int report_end(const char *program);
+
+/* Writes an object with count, min, max, mean, geometric_mean and sdev. */
+void json_statistics(struct json *json, const char *name,
+		     const struct statistics *statistics);
 
 #endif /* REPORT_H */

@@ -1,36 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run.h"
 
+#include "environment.h"
+#include "machine.h"
 #include "report.h"
 #include "signals.h"
 #include "timer.h"
 
 #include <stdlib.h>
 
+/* A run under way. */
+struct run {
+	const struct measurement *measurement;
+	const struct plan *plan;
+	struct team team;
+	struct json json;   /* under --json */
+	uint64_t seen;      /* samples, the one that is dropped among them */
+	uint64_t throttled; /* periods, when it began */
+	int came;           /* the signal that ended it, or 0 */
+};
+
 static uint64_t in_ns(double seconds)
 {
 	return (uint64_t)(seconds * NS_PER_SECOND);
 }
 
-/* Samples until there are enough or, if timed, until their time has passed. */
-static bool take_samples(const struct measurement *measurement,
-			 const struct team *team, int *came,
-			 struct error *error)
+/*
+ * The caches may still be warm with a part of the chase in the first sample:
+ * it counts only if it stays the only one, and is not shown.
+ */
+static void take_sample(struct run *run)
 {
-	const struct run_options *options = team->plan->options;
+	const struct measurement *measurement = run->measurement;
+	void *results = measurement->results;
+
+	if (!measurement->look(results, &run->team))
+		return;
+	measurement->count(results, &run->team, ++run->seen == 2);
+	if (run->seen == 1)
+		return;
+	if (run->plan->options->json)
+		measurement->json_sample(results, &run->team, &run->json);
+	else if (run->plan->options->verbose)
+		measurement->print_sample(results, &run->team);
+}
+
+/* Samples until there are enough or, if timed, until their time has passed. */
+static bool take_samples(struct run *run, struct error *error)
+{
+	const struct run_options *options = run->plan->options;
 	const uint64_t interval = in_ns(options->interval);
 	uint64_t left = options->samples + 1; /* one is dropped */
 	uint64_t end;
 
-	*came = signals_wait(now_ns() + in_ns(options->warmup));
-	if (!measurement->begin(measurement->results, team, error))
+	run->came = signals_wait(now_ns() + in_ns(options->warmup));
+	if (!run->measurement->begin(run->measurement->results, &run->team,
+				     error))
 		return false;
 	end = now_ns() + interval * options->samples;
-	while (!*came) {
-		*came = signals_wait(now_ns() + interval);
-		if (*came)
+	while (!run->came) {
+		run->came = signals_wait(now_ns() + interval);
+		if (run->came)
 			break;
-		measurement->sample(measurement->results, team);
+		take_sample(run);
 		if (options->timed ? now_ns() >= end
 				   : options->samples && --left == 0)
 			break;
@@ -38,7 +70,93 @@ static bool take_samples(const struct measurement *measurement,
 	return true;
 }
 
-/* Huge pages that were asked for and not given: said, and only then. */
+static void print_write_back(const struct write_back *all)
+{
+	if (all->lines)
+		printf("write_back = %llu bytes, %llu lines of %zu bytes, "
+		       "%.6f s\n",
+		       (unsigned long long)all->bytes,
+		       (unsigned long long)all->lines, all->line_size,
+		       (double)all->ns / NS_PER_SECOND);
+	else
+		printf("write_back = none\n");
+}
+
+static void json_write_back(const struct write_back *all, struct json *json)
+{
+	json_object(json, "write_back");
+	json_count(json, "bytes", all->bytes);
+	json_count(json, "lines", all->lines);
+	json_count(json, "line_bytes", all->line_size);
+	json_number(json, "seconds", (double)all->ns / NS_PER_SECOND);
+	json_end_object(json);
+}
+
+/* Memory as it was given, which may differ from what was asked for. */
+static void json_memory(const struct team *team, struct json *json)
+{
+	size_t wanted, huge;
+
+	json_object(json, "memory");
+	if (team_huge_bytes(team, &wanted, &huge)) {
+		json_count(json, "bytes", wanted);
+		json_count(json, "on_transparent_huge_pages_bytes", huge);
+	}
+	json_end_object(json);
+}
+
+static bool begin_json(struct run *run, struct error *error)
+{
+	const struct write_back written = team_write_back(&run->team);
+	struct json *json = &run->json;
+
+	if (!json_start(json))
+		return error_set(error, "--json: no memory for the object");
+	json_text(json, "program", run->measurement->program->name);
+	json_text(json, "version", VERSION);
+	plan_json(run->plan, json);
+	environment_json(json);
+	json_memory(&run->team, json);
+	json_write_back(&written, json);
+	json_array(json, "samples");
+	return true;
+}
+
+/* What is known before the first sample. */
+static bool report_beginning(struct run *run, struct error *error)
+{
+	const struct write_back written = team_write_back(&run->team);
+
+	if (run->plan->options->json)
+		return begin_json(run, error);
+	if (run->plan->options->verbose) {
+		run->measurement->print_plan(run->plan);
+		print_write_back(&written);
+	}
+	return true;
+}
+
+static bool report_result(struct run *run, struct error *error)
+{
+	const struct measurement *measurement = run->measurement;
+	struct json *json = &run->json;
+
+	if (!measurement->finish(measurement->results, run->plan, error))
+		return false;
+	if (!run->plan->options->json) {
+		measurement->print_result(measurement->results, run->plan);
+		return true;
+	}
+	json_end_array(json);
+	json_count(json, "signal", (uint64_t)run->came);
+	json_object(json, "result");
+	measurement->json_result(measurement->results, run->plan, json);
+	json_end_object(json);
+	return json_print(json, stdout) ||
+	       error_set(error, "--json: no memory for the object");
+}
+
+/* Huge pages that were asked for and not given. */
 static void warn_of_small_pages(const char *program, const struct team *team)
 {
 	struct error warning;
@@ -59,45 +177,46 @@ static void warn_of_small_pages(const char *program, const struct team *team)
 	report_warning(program, &warning);
 }
 
-static void print_write_back(const struct team *team)
+/* A CPU quota that has stopped threads while they were timed. */
+static void warn_of_throttling(const struct run *run)
 {
-	const struct write_back all = team_write_back(team);
+	const uint64_t periods = throttled_periods() - run->throttled;
+	struct error warning;
 
-	if (all.lines)
-		printf("write_back = %llu bytes, %llu lines of %zu bytes, "
-		       "%.6f s\n",
-		       (unsigned long long)all.bytes,
-		       (unsigned long long)all.lines, all.line_size,
-		       (double)all.ns / NS_PER_SECOND);
-	else
-		printf("write_back = none\n");
+	if (periods == 0)
+		return;
+	error_set(&warning,
+		  "a CPU quota of the cgroup stopped threads in %llu periods: "
+		  "the result holds that time too",
+		  (unsigned long long)periods);
+	report_warning(run->measurement->program->name, &warning);
 }
 
 static bool run_plan(const struct measurement *measurement,
 		     const struct plan *plan, struct error *error)
 {
-	static struct team team;
-	bool finished;
-	int came;
+	static struct run run;
+	bool reported;
 
+	run.measurement = measurement;
+	run.plan = plan;
 	signals_hold();
 	signals_explain_bus_error(measurement->program->name);
 	if (plan->options->thp && !thp_enable(error))
 		return false;
-	if (!team_start(&team, plan, error))
+	if (!team_start(&run.team, plan, error) ||
+	    !report_beginning(&run, error))
 		return false;
-	if (plan->options->verbose) {
-		measurement->print_plan(plan);
-		print_write_back(&team);
-	}
-	warn_of_small_pages(measurement->program->name, &team);
-	if (!take_samples(measurement, &team, &came, error))
+	warn_of_small_pages(measurement->program->name, &run.team);
+	run.throttled = throttled_periods();
+	if (!take_samples(&run, error))
 		return false;
-	team_stop(&team);
-	finished = measurement->finish(measurement->results, plan, error);
-	if (came)
-		signals_die(came);
-	return finished;
+	team_stop(&run.team);
+	reported = report_result(&run, error);
+	warn_of_throttling(&run);
+	if (run.came)
+		signals_die(run.came);
+	return reported;
 }
 
 int run_measurement(const struct measurement *measurement, int argc,

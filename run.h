@@ -6,6 +6,7 @@
 #ifndef RUN_H
 #define RUN_H
 
+#include "json.h"
 #include "options.h"
 #include "plan.h"
 #include "team.h"
@@ -21,11 +22,19 @@ struct measurement {
 	/* Begins to look at the threads, which are running. */
 	bool (*begin)(void *results, const struct team *team,
 		      struct error *error);
-	/* Looks again, a sample later; prints it under -v. */
-	void (*sample)(void *results, const struct team *team);
-	/* Prints what there is. Error: there is nothing. */
+	/* Looks again, a sample later. False: nothing has moved. */
+	bool (*look)(void *results, const struct team *team);
+	/* Counts what was seen; afresh: what was counted before is dropped. */
+	void (*count)(void *results, const struct team *team, bool afresh);
+	void (*print_sample)(const void *results, const struct team *team);
+	void (*json_sample)(const void *results, const struct team *team,
+			    struct json *json);
+	/* Is there a result? Error: why there is none. */
 	bool (*finish)(const void *results, const struct plan *plan,
 		       struct error *error);
+	void (*print_result)(const void *results, const struct plan *plan);
+	void (*json_result)(const void *results, const struct plan *plan,
+			    struct json *json);
 };
 
 /* Returns the exit status, or ends by the signal that ended the sampling. */

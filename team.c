@@ -353,6 +353,8 @@ double chase_thread_ns(const struct chase_sampler *sampler, size_t i)
 double chase_average_ns(const struct chase_sampler *sampler,
 			const struct team *team)
 {
+	if (sampler->all_steps == 0)
+		return 0;
 	return (double)sampler->elapsed_ns / (double)sampler->all_steps *
 	       (double)team->plan->chase_threads;
 }
@@ -397,4 +399,24 @@ bool load_sample(struct load_sampler *sampler, const struct team *team)
 		sampler->total += sampler->mibs[i];
 	}
 	return all_known;
+}
+
+void json_chase_sample(struct json *json, const struct chase_sampler *sampler,
+		       const struct team *team)
+{
+	json_array(json, "thread_ns");
+	for (size_t i = 0; i < team->plan->chase_threads; i++)
+		json_number(json, NULL, chase_thread_ns(sampler, i));
+	json_end_array(json);
+	json_number(json, "ns", chase_average_ns(sampler, team));
+}
+
+void json_load_sample(struct json *json, const struct load_sampler *sampler,
+		      const struct team *team)
+{
+	json_array(json, "thread_mib_per_s");
+	for (size_t i = 0; i < team->plan->load_threads; i++)
+		json_number(json, NULL, sampler->mibs[i]);
+	json_end_array(json);
+	json_number(json, "mib_per_s", sampler->total);
 }

@@ -9,6 +9,7 @@
 #include "arena.h"
 #include "chase.h"
 #include "crew.h"
+#include "json.h"
 #include "memload.h"
 #include "plan.h"
 
@@ -86,5 +87,11 @@ bool load_sample(struct load_sampler *sampler, const struct team *team);
 double chase_thread_ns(const struct chase_sampler *sampler, size_t i);
 double chase_average_ns(const struct chase_sampler *sampler,
 			const struct team *team);
+
+/* Write the members of a sample: of each thread, and of all. */
+void json_chase_sample(struct json *json, const struct chase_sampler *sampler,
+		       const struct team *team);
+void json_load_sample(struct json *json, const struct load_sampler *sampler,
+		      const struct team *team);
 
 #endif /* TEAM_H */
