@@ -27,44 +27,53 @@ static uint64_t in_ns(double seconds)
 
 /*
  * The caches may still be warm with a part of the chase in the first sample:
- * it counts only if it stays the only one, and is not shown.
+ * it counts only if it stays the only one, and is not shown. False: nothing has
+ * moved, so there is no sample.
  */
-static void take_sample(struct run *run)
+static bool take_sample(struct run *run)
 {
 	const struct measurement *measurement = run->measurement;
 	void *results = measurement->results;
 
 	if (!measurement->look(results, &run->team))
-		return;
+		return false;
 	measurement->count(results, &run->team, ++run->seen == 2);
 	if (run->seen == 1)
-		return;
+		return true;
 	if (run->plan->options->json)
 		measurement->json_sample(results, &run->team, &run->json);
 	else if (run->plan->options->verbose)
 		measurement->print_sample(results, &run->team);
+	return true;
 }
+
+/* How long nothing may move until a run gives up. */
+#define MAX_IDLE_NS (10 * NS_PER_SECOND)
 
 /* Samples until there are enough or, if timed, until their time has passed. */
 static bool take_samples(struct run *run, struct error *error)
 {
 	const struct run_options *options = run->plan->options;
 	const uint64_t interval = in_ns(options->interval);
-	uint64_t left = options->samples + 1; /* one is dropped */
-	uint64_t end;
+	const uint64_t wanted = options->samples + 1; /* one is dropped */
+	uint64_t moved_at, end;
 
 	run->came = signals_wait(now_ns() + in_ns(options->warmup));
 	if (!run->measurement->begin(run->measurement->results, &run->team,
 				     error))
 		return false;
-	end = now_ns() + interval * options->samples;
+	moved_at = now_ns();
+	end = moved_at + interval * options->samples;
 	while (!run->came) {
 		run->came = signals_wait(now_ns() + interval);
 		if (run->came)
 			break;
-		take_sample(run);
+		if (take_sample(run))
+			moved_at = now_ns();
+		else if (now_ns() - moved_at > MAX_IDLE_NS)
+			break;
 		if (options->timed ? now_ns() >= end
-				   : options->samples && --left == 0)
+				   : options->samples && run->seen == wanted)
 			break;
 	}
 	return true;
