@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The little of TAP that unit tests need: ok() for each, tap_end() at last. */
+/* The little of TAP that unit tests need: ok() or skip() for each, tap_end()
+ * last. */
 #ifndef TAP_H
 #define TAP_H
 
@@ -22,6 +23,13 @@ ok(int passed, const char *format, ...)
 	putchar('\n');
 	fflush(stdout);
 	return passed;
+}
+
+/* A test that cannot be run here, and why. */
+static inline void skip(const char *what, const char *reason)
+{
+	printf("ok %d - %s # SKIP %s\n", ++tap_count, what, reason);
+	fflush(stdout);
 }
 
 /* The plan, and the exit status of main. */
