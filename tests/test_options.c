@@ -408,20 +408,20 @@ static void test_format_size(void)
 		const char *text;
 	} rows[] = {
 		{0, "0 bytes"},
-		{1, "1 bytes"},
+		{1, "1 byte"},
 		{1000, "1000 bytes"},
 		{1024, "1 KiB"},
-		{1536, "1536 bytes"},
+		{1536, "1.5 KiB"},
 		{12 * K, "12 KiB"},
 		{K * K, "1 MiB"},
-		{K * K + K, "1025 KiB"},
-		{10 * K * K - 1, "10485759 bytes"},
+		{K * K + K, "1.0 MiB"},
+		{10 * K * K - 1, "10.0 MiB"},
 		{10 * K * K + 1, "10.0 MiB"},
 		{256 * K * K, "256 MiB"},
 		{3 * K * K * K, "3 GiB"},
 		{K * K * K * K, "1 TiB"},
 		{4096 * K * K * K * K, "4096 TiB"},
-		{UINT64_MAX, "17592186044416.0 MiB"},
+		{UINT64_MAX, "16777216.0 TiB"},
 	};
 	char buffer[32];
 
