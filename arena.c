@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +23,10 @@
 #define MPOL_DEFAULT 0
 #define MPOL_BIND 2
 #define MPOL_INTERLEAVE 3
+#endif
+
+#ifndef HUGETLBFS_MAGIC
+#define HUGETLBFS_MAGIC 0x958458f6ul
 #endif
 
 #define THP_FOLDER "/sys/kernel/mm/transparent_hugepage/"
@@ -119,37 +124,60 @@ static bool map_hugetlb(struct arena *arena,
 			 page >> 10);
 }
 
+/* A file on hugetlbfs is mapped in whole huge pages, and grows when it is. */
+static bool on_hugetlbfs(int fd, size_t *page)
+{
+	struct statfs status;
+
+	if (fstatfs(fd, &status) != 0 ||
+	    (unsigned long)status.f_type != HUGETLBFS_MAGIC)
+		return false;
+	*page = (size_t)status.f_bsize;
+	return true;
+}
+
+static bool long_enough(int fd, const struct arena_request *request,
+			struct error *error)
+{
+	struct stat status;
+	char need[32];
+
+	if (fstat(fd, &status) != 0)
+		return error_set(error, "-f %.200s: cannot tell its size: %s",
+				 request->file, strerror(errno));
+	if (!S_ISREG(status.st_mode) ||
+	    (uint64_t)status.st_size >= request->bytes)
+		return true;
+	return error_set(error,
+			 "-f %.200s: the file has %llu bytes, the arena needs "
+			 "%zu (%s)",
+			 request->file, (unsigned long long)status.st_size,
+			 request->bytes,
+			 format_size(need, sizeof(need), request->bytes));
+}
+
 static bool map_file(struct arena *arena, const struct arena_request *request,
 		     struct error *error)
 {
-	const char *name = request->file;
-	char need[32];
-	struct stat status;
-	int fd = open(name, O_RDWR | O_CLOEXEC);
+	size_t page = native_page_size();
+	int fd = open(request->file, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
 		return error_set(error,
 				 "-f %.200s: cannot open it to read and "
 				 "write: %s",
-				 name, strerror(errno));
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-	    (uint64_t)status.st_size < request->bytes) {
+				 request->file, strerror(errno));
+	if (!on_hugetlbfs(fd, &page) && !long_enough(fd, request, error)) {
 		close(fd);
-		return error_set(
-			error,
-			"-f %.200s: the file has %llu bytes, the "
-			"arena needs %zu (%s)",
-			name, (unsigned long long)status.st_size,
-			request->bytes,
-			format_size(need, sizeof(need), request->bytes));
+		return false;
 	}
-	arena->mapped = round_up(request->bytes, native_page_size());
+	arena->mapped = round_up(request->bytes, page);
 	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
 			   MAP_SHARED, fd, 0);
 	arena->fresh = false;
 	if (arena->base == MAP_FAILED)
 		error_set(error, "-f %.200s: cannot map %zu bytes of it: %s",
-			  name, arena->mapped, strerror(errno));
+			  request->file, arena->mapped, strerror(errno));
 	close(fd); /* the mapping keeps the file */
 	return arena->base != MAP_FAILED;
 }
