@@ -3,6 +3,7 @@
 # make                 builds multichase, multiload, pingpong and fairness here
 # make check-deps      installs what the tests need (as root on Debian), or lists it
 # make check           runs the tests; make check-all the long ones as well
+# make proof           shows what the write-back does, on emulated machines
 # make lint            formatting and static analysis, for developers
 # make install         to $(DESTDIR)$(PREFIX)
 #
@@ -94,11 +95,20 @@ $(BUILD)/test_%: tests/test_%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o
 check: all aarch64 $(UNIT_TESTS)
 	tests/run $(UNIT_TESTS) tests/*.t
 
-check-all: check
+# The same tests in full, and deliberate breaks that they must catch.
+check-all: all aarch64 $(UNIT_TESTS)
+	CHECK_ALL=1 tests/run $(UNIT_TESTS) tests/*.t tests/mutants
+
+# The evidence for the write-back: traces, a booted kernel, a model of a cache.
+proof: all aarch64
+	tests/proof.sh
+
+SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
+	$(wildcard * tests/* .ci/* patches/* bench/*))
 
 lint:
 	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
-	shellcheck gen_expand .ci/run tests/check_deps tests/*.t
+	shellcheck $(SHELL_SCRIPTS)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin
@@ -110,5 +120,5 @@ clean:
 
 FORCE:
 
-.PHONY: all aarch64 check-deps check check-all lint install clean FORCE
+.PHONY: all aarch64 check-deps check check-all proof lint install clean FORCE
 .DELETE_ON_ERROR:

@@ -43,8 +43,8 @@ static void clean_invalidate_wait(void)
 static int walks(uintptr_t start, size_t length)
 {
 	uintptr_t first = start / line_size * line_size;
-	size_t expected = (start + (length - 1)) / line_size -
-			  start / line_size + 1;
+	size_t expected =
+		(start + (length - 1)) / line_size - start / line_size + 1;
 
 	nr_lines = nr_waits = lines_at_wait = 0;
 	clean_invalidate_range((void *)start, length);
