@@ -3,6 +3,7 @@
 
 #include "machine.h"
 #include "options.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -368,7 +369,8 @@ static bool write_thp_setting(const char *word, size_t length)
 	return close(fd) == 0 && written;
 }
 
-void thp_restore(void)
+/* Puts back what thp_enable() changed; safe in a signal handler. */
+static void thp_restore(void)
 {
 	int saved_errno = errno;
 
@@ -413,6 +415,7 @@ bool thp_enable(struct error *error)
 		return true;
 	restore_on_signals();
 	atexit(thp_restore);
+	signals_at_end(thp_restore);
 	if (!write_thp_setting("madvise", 7))
 		return error_set(error,
 				 "-H: transparent huge pages are off; write "

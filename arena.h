@@ -50,7 +50,4 @@ size_t arena_huge_bytes(const struct arena *arena);
  */
 bool thp_enable(struct error *error);
 
-/* Puts back what thp_enable() changed; safe in a signal handler. */
-void thp_restore(void);
-
 #endif /* ARENA_H */

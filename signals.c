@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "signals.h"
 
-#include "arena.h"
 #include "timer.h"
 
 #include <pthread.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 static sigset_t held;
+static void (*at_end)(void);
 
 void signals_hold(void)
 {
@@ -44,12 +44,18 @@ int signals_wait(uint64_t until_ns)
 	return 0;
 }
 
+void signals_at_end(void (*put_back)(void))
+{
+	at_end = put_back;
+}
+
 void signals_die(int signal_number)
 {
 	sigset_t set;
 
 	fflush(stdout);
-	thp_restore();
+	if (at_end)
+		at_end();
 	signal(signal_number, SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, signal_number);
@@ -67,7 +73,8 @@ static void explain_bus_error(int signal_number)
 
 	(void)signal_number;
 	(void)written;
-	thp_restore();
+	if (at_end)
+		at_end();
 	_exit(1);
 }
 

@@ -17,6 +17,12 @@ void signals_hold(void);
 /* Sleeps until then (now_ns() time). Returns the signal that came, or 0. */
 int signals_wait(uint64_t until_ns);
 
+/*
+ * What is to be put back before a signal ends the program: at most one
+ * function, which a signal handler may call.
+ */
+void signals_at_end(void (*put_back)(void));
+
 /* Ends the program by this signal, as if it had never been held. */
 _Noreturn void signals_die(int signal_number);
 
