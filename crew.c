@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crew.h"
 
+#include "signals.h"
+#include "timer.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -9,6 +12,9 @@
 /* CPUs in a mask that is tried first, and where growing it ends. */
 #define FIRST_MASK_CPUS 1024
 #define LAST_MASK_CPUS (1 << 20)
+
+/* How often main looks whether the threads are on their way. */
+#define LOOK_NS (NS_PER_SECOND / 1000)
 
 struct crew_member {
 	struct crew *crew;
@@ -35,16 +41,21 @@ static cpu_set_t *get_mask(size_t *size)
 	return NULL;
 }
 
-bool allowed_cpus(struct cpu_list *cpus, struct error *error)
+static bool mask_unknown(struct error *error)
+{
+	return error_set(error,
+			 "the CPUs that may be used are not known: "
+			 "sched_getaffinity: %s",
+			 strerror(errno));
+}
+
+static bool allowed_cpus(struct cpu_list *cpus, struct error *error)
 {
 	size_t size, count;
 	cpu_set_t *mask = get_mask(&size);
 
 	if (!mask)
-		return error_set(error,
-				 "the CPUs that may be used are not known: "
-				 "sched_getaffinity: %s",
-				 strerror(errno));
+		return mask_unknown(error);
 	count = (size_t)CPU_COUNT_S(size, mask);
 	cpus->count = 0;
 	cpus->cpu = calloc(count, sizeof(*cpus->cpu));
@@ -71,8 +82,43 @@ static bool pin_self(int cpu, struct error *error)
 	return pinned ||
 	       error_set(error,
 			 "cannot run a thread on CPU %d: %s; choose others "
-			 "with --cpus, or -X to pin none",
+			 "with --cpus",
 			 cpu, strerror(errno));
+}
+
+/* Tries each CPU, so that none is found out in the midst of a run. */
+static bool try_cpus(const struct cpu_list *cpus, struct error *error)
+{
+	size_t size;
+	cpu_set_t *mask = get_mask(&size);
+	bool usable = true;
+
+	if (!mask)
+		return mask_unknown(error);
+	for (size_t i = 0; i < cpus->count && usable; i++)
+		usable = pin_self(cpus->cpu[i], error);
+	sched_setaffinity(0, size, mask);
+	CPU_FREE(mask);
+	return usable;
+}
+
+bool choose_cpus(struct cpu_list *cpus, const struct cpu_list *asked,
+		 struct error *error)
+{
+	if (asked->count == 0)
+		return allowed_cpus(cpus, error);
+	*cpus = *asked;
+	return try_cpus(cpus, error);
+}
+
+void *aligned_zeros(size_t alignment, size_t bytes)
+{
+	const size_t blocks = bytes / alignment + 1;
+	void *zeros = aligned_alloc(alignment, blocks * alignment);
+
+	if (zeros)
+		memset(zeros, 0, blocks * alignment);
+	return zeros;
 }
 
 static void *run_member(void *argument)
@@ -116,9 +162,9 @@ bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 					 member);
 		if (failure)
 			return error_set(error,
-					 "-t %zu: cannot start thread %zu: %s; "
+					 "cannot start thread %zu of %zu: %s; "
 					 "ask for fewer",
-					 count, i + 1, strerror(failure));
+					 i + 1, count, strerror(failure));
 	}
 	return true;
 }
@@ -136,6 +182,21 @@ bool crew_start_line(struct crew *crew)
 	if (all_well)
 		atomic_store(&crew->started, true);
 	return all_well;
+}
+
+bool crew_await_start(struct crew *crew, int *came, struct error *error)
+{
+	*came = 0;
+	while (!atomic_load(&crew->started) && !*came) {
+		if (atomic_load(&crew->failed)) {
+			pthread_mutex_lock(&crew->mutex);
+			*error = crew->error;
+			pthread_mutex_unlock(&crew->mutex);
+			return false;
+		}
+		*came = signals_wait(now_ns() + LOOK_NS);
+	}
+	return true;
 }
 
 void crew_fail(struct crew *crew, const struct error *error)

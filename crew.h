@@ -53,6 +53,12 @@ bool crew_meet(struct crew *crew);
 /* The last meeting, after which main knows that the work has begun. */
 bool crew_start_line(struct crew *crew);
 
+/*
+ * Called by main: waits until all are past the start line, or until a signal
+ * comes, which *came then names; else it is 0. Error: that of a thread.
+ */
+bool crew_await_start(struct crew *crew, int *came, struct error *error);
+
 /* Called by a worker that cannot go on; it still goes to the next meeting. */
 void crew_fail(struct crew *crew, const struct error *error);
 
@@ -60,7 +66,15 @@ void crew_fail(struct crew *crew, const struct error *error);
 void crew_stop(struct crew *crew);
 void crew_join(struct crew *crew);
 
-/* The CPUs that this process may use. Error: the system does not tell. */
-bool allowed_cpus(struct cpu_list *cpus, struct error *error);
+/*
+ * The CPUs that were asked for or, if there are none, all that this process
+ * may use. Error: a thread cannot be pinned to one, or the system does not
+ * tell.
+ */
+bool choose_cpus(struct cpu_list *cpus, const struct cpu_list *asked,
+		 struct error *error);
+
+/* Zeroed memory, in whole blocks of that alignment; NULL: there is none. */
+void *aligned_zeros(size_t alignment, size_t bytes);
 
 #endif /* CREW_H */

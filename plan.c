@@ -96,8 +96,8 @@ static bool check_chase(struct plan *plan, struct error *error)
 	return true;
 }
 
-/* Takes the CPUs of --cpus, or all that there are, for the threads in turn. */
-static bool choose_cpus(struct plan *plan, struct error *error)
+/* The CPUs for the threads, in turn. */
+static bool place_threads(struct plan *plan, struct error *error)
 {
 	const struct run_options *options = plan->options;
 	const size_t threads = plan->chase_threads + plan->load_threads;
@@ -107,9 +107,7 @@ static bool choose_cpus(struct plan *plan, struct error *error)
 			return error_set(error, "-X: not together with --cpus");
 		return true;
 	}
-	if (options->cpus.count)
-		plan->cpus = options->cpus;
-	else if (!allowed_cpus(&plan->cpus, error))
+	if (!choose_cpus(&plan->cpus, &options->cpus, error))
 		return false;
 	if (threads > plan->cpus.count)
 		return error_set(error,
@@ -184,7 +182,7 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 				 plan->load->name,
 				 memload_min_bytes(plan->load),
 				 (unsigned long long)plan->memory);
-	if (!choose_cpus(plan, error))
+	if (!place_threads(plan, error))
 		return false;
 	for (size_t node = 0; node < MAX_NODES; node++)
 		weighted |= options->weights[node] > 0;

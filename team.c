@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often main looks whether the threads are on their way. */
-#define LOOK_NS (NS_PER_SECOND / 1000)
-
 /* A byte that is not zero, so that no page is the shared zero page. */
 #define FLUSH_BYTE 1
 
@@ -194,12 +191,7 @@ static void work(struct crew *crew, size_t index, void *argument)
 /* Zeroed memory for the states of count threads, each on lines of its own. */
 static void *thread_states(size_t count, size_t size)
 {
-	void *states =
-		aligned_alloc(FALSE_SHARING_DISTANCE, (count + 1) * size);
-
-	if (states)
-		memset(states, 0, (count + 1) * size);
-	return states;
+	return aligned_zeros(FALSE_SHARING_DISTANCE, count * size);
 }
 
 static bool take_memory(struct team *team, struct error *error)
@@ -233,34 +225,21 @@ static bool take_memory(struct team *team, struct error *error)
 	return true;
 }
 
-/* Waits for the start line, a failure before it, or a signal. */
-static bool await_start(struct team *team, struct error *error)
+bool team_start(struct team *team, const struct plan *plan, struct error *error)
 {
 	int came;
 
-	while (!atomic_load(&team->crew.started)) {
-		if (atomic_load(&team->crew.failed)) {
-			pthread_mutex_lock(&team->crew.mutex);
-			*error = team->crew.error;
-			pthread_mutex_unlock(&team->crew.mutex);
-			return false;
-		}
-		came = signals_wait(now_ns() + LOOK_NS);
-		if (came)
-			signals_die(came);
-	}
-	return true;
-}
-
-bool team_start(struct team *team, const struct plan *plan, struct error *error)
-{
 	memset(team, 0, sizeof(*team));
 	team->plan = plan;
-	return take_memory(team, error) &&
-	       crew_start(&team->crew, plan->chase_threads + plan->load_threads,
-			  plan->cpus.count ? &plan->cpus : NULL, work, team,
-			  error) &&
-	       await_start(team, error);
+	if (!take_memory(team, error) ||
+	    !crew_start(&team->crew, plan->chase_threads + plan->load_threads,
+			plan->cpus.count ? &plan->cpus : NULL, work, team,
+			error) ||
+	    !crew_await_start(&team->crew, &came, error))
+		return false;
+	if (came)
+		signals_die(came);
+	return true;
 }
 
 void team_stop(struct team *team)
