@@ -14,7 +14,7 @@ VERSION = 1.0
 PREFIX = /usr/local
 
 PROGRAMS = multichase multiload
-COMMON = crew environment json machine options report signals
+COMMON = crew environment json machine options program report signals
 SHARED = arena branch_chase chase memload permutation plan run team
 
 ifdef ARCH

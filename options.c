@@ -149,6 +149,20 @@ bool parse_cpus(const char *text, struct cpu_list *cpus)
 	return keep_cpus(read_cpus(text, &list), &list, cpus);
 }
 
+void write_cpus(FILE *out, const struct cpu_list *cpus)
+{
+	const int *cpu = cpus->cpu;
+
+	for (size_t first = 0, end; first < cpus->count; first = end) {
+		for (end = first + 1; end < cpus->count; end++)
+			if (cpu[end] != cpu[end - 1] + 1)
+				break;
+		fprintf(out, "%s%d", first ? "," : "", cpu[first]);
+		if (end > first + 1)
+			fprintf(out, "-%d", cpu[end - 1]);
+	}
+}
+
 /* Hex digits of any number; CPU 0 is the lowest bit of the last. */
 static bool read_hex_mask(const char *digits, struct cpu_list *list)
 {

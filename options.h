@@ -54,6 +54,33 @@ struct option_row {
 	const char *help;
 };
 
+/* A row for a field of a program's options struct, which is of this type. */
+#define OPTION_ROW(type, letter_, name_, value_, kind_, field, min_, max_,     \
+		   preset_, help_)                                             \
+	{                                                                      \
+		.letter = (letter_), .name = (name_), .value = (value_),       \
+		.kind = (kind_), .offset = offsetof(type, field),              \
+		.min = (min_), .max = (max_), .preset = (preset_),             \
+		.help = (help_)                                                \
+	}
+
+#define OPTION_FLAG_ROW(type, letter_, name_, field, help_)                    \
+	OPTION_ROW(type, letter_, name_, NULL, OPTION_FLAG, field, 0, 0, NULL, \
+		   help_)
+
+/* Bounds of what more than one program takes, in the units of their kinds. */
+#define MAX_SAMPLES ((uint64_t)INT32_MAX)
+#define MIN_INTERVAL_MS 1
+#define MAX_INTERVAL_MS (24 * 3600 * 1000)
+
+/* Rows of every program; its options struct has the fields cpus and dry_run. */
+#define OPTION_ROWS_JOB(type)                                                  \
+	OPTION_ROW(type, 0, "cpus", "LIST", OPTION_CPUS, cpus, 0, 0, NULL,     \
+		   "pin threads to these CPUs, in this order"),                \
+		OPTION_FLAG_ROW(type, 0, "dry-run", dry_run,                   \
+				"check and round all options, print the "      \
+				"plan, and exit")
+
 /* The end of every program's table. */
 #define OPTION_ROWS_COMMON                                                     \
 	{.letter = 'h',                                                        \
@@ -97,6 +124,9 @@ bool parse_seconds(const char *text, double *seconds);
 bool parse_cpus(const char *text, struct cpu_list *cpus);
 bool parse_mask(const char *text, struct cpu_list *cpus);
 bool parse_weights(const char *text, uint64_t weights[MAX_NODES]);
+
+/* Prints a list as parse_cpus() reads it. */
+void write_cpus(FILE *out, const struct cpu_list *cpus);
 
 /* Writes bytes as a person would: "256 MiB", "23.5 GiB", "1000 bytes". */
 const char *format_size(char *buffer, size_t length, uint64_t bytes);

@@ -50,22 +50,14 @@ struct run_options {
 
 #define RUN_ROW(letter_, name_, value_, kind_, field, min_, max_, preset_,     \
 		help_)                                                         \
-	{                                                                      \
-		.letter = (letter_), .name = (name_), .value = (value_),       \
-		.kind = (kind_),                                               \
-		.offset = offsetof(struct run_options, field), .min = (min_),  \
-		.max = (max_), .preset = (preset_), .help = (help_)            \
-	}
+	OPTION_ROW(struct run_options, letter_, name_, value_, kind_, field,   \
+		   min_, max_, preset_, help_)
 
 #define RUN_FLAG(letter_, name_, field, help_)                                 \
-	RUN_ROW(letter_, name_, NULL, OPTION_FLAG, field, 0, 0, NULL, help_)
+	OPTION_FLAG_ROW(struct run_options, letter_, name_, field, help_)
 
-/* Sizes of options, in the units of their kinds. */
-#define MAX_SAMPLES ((uint64_t)INT32_MAX)
 #define MAX_THREADS 65536
 #define MIN_STRIDE 8
-#define MIN_INTERVAL_MS 1
-#define MAX_INTERVAL_MS (24 * 3600 * 1000)
 
 /* The rows that both programs have. */
 #define RUN_OPTION_ROWS                                                        \
@@ -108,13 +100,9 @@ struct run_options {
 			 "do not pin threads to CPUs"),                        \
 		RUN_FLAG('y', "timestamp", timestamp,                          \
 			 "begin lines of samples and results with the time"),  \
-		RUN_ROW(0, "cpus", "LIST", OPTION_CPUS, cpus, 0, 0, NULL,      \
-			"pin threads to these CPUs, in this order"),           \
+		OPTION_ROWS_JOB(struct run_options),                           \
 		RUN_FLAG(0, "dirty-start", dirty_start,                        \
 			 "leave the lines dirty from being initialised"),      \
-		RUN_FLAG(0, "dry-run", dry_run,                                \
-			 "check and round all options, print the plan, and "   \
-			 "exit"),                                              \
 		RUN_FLAG(0, "json", json, "print one JSON object instead"),    \
 		RUN_ROW(0, "seed", "N", OPTION_COUNT, seed, 0, UINT64_MAX,     \
 			"1", "of the random numbers that order the chase")

@@ -3,6 +3,7 @@
 
 #include "environment.h"
 #include "machine.h"
+#include "program.h"
 #include "report.h"
 #include "signals.h"
 #include "timer.h"
@@ -19,11 +20,6 @@ struct run {
 	uint64_t throttled; /* periods, when it began */
 	int came;           /* the signal that ended it, or 0 */
 };
-
-static uint64_t in_ns(double seconds)
-{
-	return (uint64_t)(seconds * NS_PER_SECOND);
-}
 
 /*
  * The caches may still be warm with a part of the chase in the first sample:
@@ -54,11 +50,11 @@ static bool take_sample(struct run *run)
 static bool take_samples(struct run *run, struct error *error)
 {
 	const struct run_options *options = run->plan->options;
-	const uint64_t interval = in_ns(options->interval);
+	const uint64_t interval = seconds_to_ns(options->interval);
 	const uint64_t wanted = options->samples + 1; /* one is dropped */
 	uint64_t moved_at, end;
 
-	run->came = signals_wait(now_ns() + in_ns(options->warmup));
+	run->came = signals_wait(now_ns() + seconds_to_ns(options->warmup));
 	if (!run->measurement->begin(run->measurement->results, &run->team,
 				     error))
 		return false;
@@ -228,28 +224,50 @@ static bool run_plan(const struct measurement *measurement,
 	return reported;
 }
 
+/* What is to be measured, as it was asked for, and as it will be. */
+struct request {
+	const struct measurement *measurement;
+	struct run_options options;
+	struct plan plan;
+};
+
+static bool resolve(void *context, struct error *error)
+{
+	struct request *request = context;
+
+	return request->measurement->resolve(&request->plan, &request->options,
+					     error);
+}
+
+static void print_plan(const void *context)
+{
+	const struct request *request = context;
+
+	request->measurement->print_plan(&request->plan);
+}
+
+static bool carry_out(void *context, struct error *error)
+{
+	const struct request *request = context;
+
+	return run_plan(request->measurement, &request->plan, error);
+}
+
 int run_measurement(const struct measurement *measurement, int argc,
 		    char **argv)
 {
-	const struct program *program = measurement->program;
-	struct run_options options = {.tlb_locality = TLB_LOCALITY_PRESET};
-	struct plan plan = {0};
-	struct error error;
+	struct request request = {
+		.measurement = measurement,
+		.options = {.tlb_locality = TLB_LOCALITY_PRESET},
+	};
+	const struct job job = {
+		.options = &request.options,
+		.dry_run = &request.options.dry_run,
+		.context = &request,
+		.resolve = resolve,
+		.print_plan = print_plan,
+		.run = carry_out,
+	};
 
-	report_start();
-	switch (parse_options(program, argc, argv, &options, &error)) {
-	case PARSE_EXIT:
-		return report_end(program->name);
-	case PARSE_ERROR:
-		return report_error(program->name, &error);
-	case PARSE_RUN:
-		break;
-	}
-	if (!measurement->resolve(&plan, &options, &error))
-		return report_error(program->name, &error);
-	if (options.dry_run)
-		measurement->print_plan(&plan);
-	else if (!run_plan(measurement, &plan, &error))
-		return report_error(program->name, &error);
-	return report_end(program->name);
+	return program_run(measurement->program, &job, argc, argv);
 }

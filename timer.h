@@ -17,4 +17,9 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
+static inline uint64_t seconds_to_ns(double seconds)
+{
+	return (uint64_t)(seconds * NS_PER_SECOND);
+}
+
 #endif /* TIMER_H */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program.h"
+
+#include "report.h"
+
+int program_run(const struct program *program, const struct job *job, int argc,
+		char **argv)
+{
+	struct error error;
+
+	report_start();
+	switch (parse_options(program, argc, argv, job->options, &error)) {
+	case PARSE_EXIT:
+		return report_end(program->name);
+	case PARSE_ERROR:
+		return report_error(program->name, &error);
+	case PARSE_RUN:
+		break;
+	}
+	if (!job->resolve(job->context, &error))
+		return report_error(program->name, &error);
+	if (*job->dry_run)
+		job->print_plan(job->context);
+	else if (!job->run(job->context, &error))
+		return report_error(program->name, &error);
+	return report_end(program->name);
+}
