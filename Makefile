@@ -13,9 +13,11 @@
 VERSION = 1.0
 PREFIX = /usr/local
 
-PROGRAMS = multichase multiload
+PROGRAMS = multichase multiload pingpong
 COMMON = crew environment json machine options program report signals
 SHARED = arena branch_chase chase memload permutation plan run team
+# What holds the loops that are timed.
+TIMED = chase memload pingpong
 
 ifdef ARCH
 ifeq ($(origin CC),default)
@@ -60,7 +62,7 @@ endif
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(COMPILE) $(TARGET_FLAGS) -c -o $@ $<
 
-$(BUILD)/chase.o $(BUILD)/memload.o: TARGET_FLAGS = $(KERNEL_FLAGS)
+$(TIMED:%=$(BUILD)/%.o): TARGET_FLAGS = $(KERNEL_FLAGS)
 $(BUILD)/chase.o: $(BUILD)/expand.h
 
 $(BUILD)/expand.h: gen_expand
@@ -90,7 +92,7 @@ check-deps:
 UNIT_TESTS = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 
 $(BUILD)/test_%: tests/test_%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o)
-	$(COMPILE) -Itests $(LDFLAGS) -o $@ $(filter %.c %.o,$^) $(LDLIBS)
+	$(COMPILE) -Itests $(LDFLAGS) -o $@ $< $(filter %.o,$^) $(LDLIBS)
 
 check: all aarch64 $(UNIT_TESTS)
 	tests/run $(UNIT_TESTS) tests/*.t
