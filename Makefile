@@ -13,11 +13,11 @@
 VERSION = 1.0
 PREFIX = /usr/local
 
-PROGRAMS = multichase multiload pingpong
+PROGRAMS = multichase multiload pingpong fairness
 COMMON = crew environment json machine options program report signals
 SHARED = arena branch_chase chase memload permutation plan run team
 # What holds the loops that are timed.
-TIMED = chase memload pingpong
+TIMED = chase memload pingpong fairness
 
 ifdef ARCH
 ifeq ($(origin CC),default)
