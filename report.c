@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -74,15 +75,30 @@ void report_latency(double ns)
 	printf(ns < 100 ? "%6.3f" : "%6.1f", ns);
 }
 
+/* One line, whatever was typed: a name may hold newlines and escapes. */
+static void say(const char *program, const char *kind,
+		const struct error *error)
+{
+	char text[sizeof(error->text)];
+	size_t i;
+
+	for (i = 0; error->text[i]; i++)
+		text[i] = iscntrl((unsigned char)error->text[i])
+				  ? '?'
+				  : error->text[i];
+	text[i] = '\0';
+	fprintf(stderr, "%s: %s: %s\n", program, kind, text);
+}
+
 int report_error(const char *program, const struct error *error)
 {
-	fprintf(stderr, "%s: error: %s\n", program, error->text);
+	say(program, "error", error);
 	return EXIT_FAILURE;
 }
 
 void report_warning(const char *program, const struct error *warning)
 {
-	fprintf(stderr, "%s: warning: %s\n", program, warning->text);
+	say(program, "warning", warning);
 }
 
 int report_end(const char *program)

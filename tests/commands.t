@@ -185,6 +185,17 @@ for my $row (read_table("$FindBin::Bin/bad_input.tsv")) {
 	}
 }
 
+# Whatever is typed, it is shown on one line; letters beyond ASCII are kept.
+for my $value ("a\nb", "a\r\tb\x7f", "\e[2J", "\n", "gr\xc3\xb6\xc3\x9fe", 'x' x 5000) {
+	my $shown = $value =~ s/[\x00-\x1f\x7f]/?/gr =~ s/^(.{200}).*/$1/r;
+	for my $option ('-c', '-m', '-f', '--cpus', '-W', '--interval') {
+		my $result = run([words('multichase -m 64k'), $option, $value]);
+		is_refused($result, "multichase $option " . unpack('H*', substr $value, 0, 9), quotemeta "$option $shown");
+	}
+	my $result = run([words('multichase -m 64k'), $value]);
+	is_refused($result, 'multichase ' . unpack('H*', substr $value, 0, 9), quotemeta $shown);
+}
+
 # -F is the size of a buffer, or only says whether the chase is written back.
 {
 	my $line = short_command('multichase -m 64k -F 99999g');
