@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crew.h"
 
+#include "report.h"
 #include "signals.h"
 #include "timer.h"
 
@@ -15,6 +16,9 @@
 
 /* How often main looks whether the threads are on their way. */
 #define LOOK_NS (NS_PER_SECOND / 1000)
+
+/* How long somebody at a terminal waits without a sign of life. */
+#define PATIENCE_NS NS_PER_SECOND
 
 struct crew_member {
 	struct crew *crew;
@@ -184,19 +188,40 @@ bool crew_start_line(struct crew *crew)
 	return all_well;
 }
 
+/* Shows how far the threads are, to somebody who has waited for a while. */
+static bool show_progress(const struct crew *crew, uint64_t waited_ns)
+{
+	const uint64_t parts = crew->count * PARTS_PER_THREAD;
+	const uint64_t ready = atomic_load(&crew->parts_ready);
+
+	return waited_ns > PATIENCE_NS &&
+	       report_progress("set-up", (double)ready / (double)parts);
+}
+
 bool crew_await_start(struct crew *crew, int *came, struct error *error)
 {
+	const uint64_t begin = now_ns();
+	bool shown = false;
+
 	*came = 0;
-	while (!atomic_load(&crew->started) && !*came) {
-		if (atomic_load(&crew->failed)) {
-			pthread_mutex_lock(&crew->mutex);
-			*error = crew->error;
-			pthread_mutex_unlock(&crew->mutex);
-			return false;
-		}
+	while (!atomic_load(&crew->started) && !*came &&
+	       !atomic_load(&crew->failed)) {
 		*came = signals_wait(now_ns() + LOOK_NS);
+		shown |= show_progress(crew, now_ns() - begin);
 	}
-	return true;
+	if (shown)
+		report_progress_end();
+	if (!atomic_load(&crew->failed))
+		return true;
+	pthread_mutex_lock(&crew->mutex);
+	*error = crew->error;
+	pthread_mutex_unlock(&crew->mutex);
+	return false;
+}
+
+void crew_parts_ready(struct crew *crew, uint64_t parts)
+{
+	atomic_fetch_add(&crew->parts_ready, parts);
 }
 
 void crew_fail(struct crew *crew, const struct error *error)

@@ -20,10 +20,13 @@ struct crew;
 /* What thread `index` does. */
 typedef void crew_worker(struct crew *crew, size_t index, void *argument);
 
+/* What a thread has to prepare, in parts that are counted for who waits. */
+#define PARTS_PER_THREAD 64
+
 struct crew {
 	size_t count;
-	const struct cpu_list
-		*cpus; /* thread i goes to CPU i; NULL: unpinned */
+	/* Thread i goes to CPU i; NULL: they are not pinned. */
+	const struct cpu_list *cpus;
 	crew_worker *worker;
 	void *argument;
 	struct crew_member *members;
@@ -31,7 +34,8 @@ struct crew {
 	pthread_mutex_t mutex; /* over error */
 	struct error error;    /* of the first thread that failed */
 	atomic_bool failed;
-	atomic_bool started; /* all are past the start line */
+	atomic_bool started;          /* all are past the start line */
+	_Atomic uint64_t parts_ready; /* of PARTS_PER_THREAD for each thread */
 	/* Read by every kernel's loop, so nothing that changes is near it. */
 	_Alignas(FALSE_SHARING_DISTANCE) atomic_bool stop;
 	char padding[FALSE_SHARING_DISTANCE - sizeof(atomic_bool)];
@@ -55,12 +59,16 @@ bool crew_start_line(struct crew *crew);
 
 /*
  * Called by main: waits until all are past the start line, or until a signal
- * comes, which *came then names; else it is 0. Error: that of a thread.
+ * comes, which *came then names; else it is 0. Shows how far they are, if that
+ * takes long. Error: that of a thread.
  */
 bool crew_await_start(struct crew *crew, int *came, struct error *error);
 
 /* Called by a worker that cannot go on; it still goes to the next meeting. */
 void crew_fail(struct crew *crew, const struct error *error);
+
+/* Called by a worker: so many more of its parts are ready. */
+void crew_parts_ready(struct crew *crew, uint64_t parts);
 
 /* Called by main: tells the workers to stop, and waits for them. */
 void crew_stop(struct crew *crew);

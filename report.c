@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 void statistics_add(struct statistics *statistics, double value)
 {
@@ -99,6 +100,24 @@ int report_error(const char *program, const struct error *error)
 void report_warning(const char *program, const struct error *warning)
 {
 	say(program, "warning", warning);
+}
+
+bool report_progress(const char *what, double part)
+{
+	static int percent_shown = -1;
+	const int percent = (int)(part * 100);
+
+	if (!isatty(STDERR_FILENO))
+		return false;
+	if (percent != percent_shown)
+		fprintf(stderr, "\r%s: %d %%", what, percent);
+	percent_shown = percent;
+	return true;
+}
+
+void report_progress_end(void)
+{
+	fputs("\r\033[K", stderr); /* erases the line (ECMA-48, EL) */
 }
 
 int report_end(const char *program)

@@ -40,6 +40,13 @@ void report_latency(double ns);
 int report_error(const char *program, const struct error *error);
 void report_warning(const char *program, const struct error *warning);
 
+/*
+ * Shows a part, 0 to 1, of something under way, if stderr is a terminal: only
+ * then does it return true, and report_progress_end() has to take it away.
+ */
+bool report_progress(const char *what, double part);
+void report_progress_end(void);
+
 /* Exit status: an error is reported if not all could be written to stdout. */
 int report_end(const char *program);
 

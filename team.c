@@ -22,11 +22,19 @@ static void build_share(struct team *team, size_t index)
 	const size_t first = share_start(layout->groups, index, threads);
 	const size_t end = share_start(layout->groups, index + 1, threads);
 
-	if (!team->arena.fresh)
-		memset(layout->base + first * layout->tlb_locality, 0,
-		       (end - first) * layout->tlb_locality);
-	layout_link(layout, first, end, team->plan->choice.chase->link,
-		    (size_t)team->plan->choice.argument);
+	for (size_t i = 0; i < PARTS_PER_THREAD; i++) {
+		const size_t from =
+			first + share_start(end - first, i, PARTS_PER_THREAD);
+		const size_t to = first + share_start(end - first, i + 1,
+						      PARTS_PER_THREAD);
+
+		if (!team->arena.fresh)
+			memset(layout->base + from * layout->tlb_locality, 0,
+			       (to - from) * layout->tlb_locality);
+		layout_link(layout, from, to, team->plan->choice.chase->link,
+			    (size_t)team->plan->choice.argument);
+		crew_parts_ready(&team->crew, 1);
+	}
 }
 
 /* The cycles of this thread, whoever linked them. */
@@ -156,6 +164,7 @@ static void prepare_buffer(struct team *team, size_t index)
 		return;
 	}
 	memload_fill(buffer->base, buffer->bytes);
+	crew_parts_ready(&team->crew, PARTS_PER_THREAD);
 	if (HAVE_CLEAN_INVALIDATE_RANGE && !plan->options->dirty_start)
 		write_back(team, plan->chase_threads + index, buffer->base,
 			   buffer->base + buffer->bytes);
