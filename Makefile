@@ -111,6 +111,7 @@ SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
 lint:
 	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
 	shellcheck $(SHELL_SCRIPTS)
+	clang-tidy --quiet $(wildcard *.c) -- $(NEEDED)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin

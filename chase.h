@@ -18,7 +18,7 @@
 #define MAX_PARALLEL 10
 
 /* Dereferences, of each cursor, between two tests of a kernel's loop. */
-#define STEPS_PER_BATCH 200
+#define STEPS_PER_BATCH UINT64_C(200)
 
 /* What a kernel reads and, in a line that only it writes, what it has done. */
 struct chase_state {

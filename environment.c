@@ -37,24 +37,24 @@ static bool find_value(char *text, const char *key, char *value, size_t size)
 	return false;
 }
 
-/* A name on x86 and POWER; on Arm the numbers of MIDR_EL1. */
-static void json_cpu(struct json *json)
+/* A name on x86, POWER and RISC-V; on Arm the numbers of MIDR_EL1. */
+static bool find_cpu(char *name, size_t size)
 {
-	char text[4096], value[128], part[128], both[288];
+	char text[4096], part[64];
+	size_t used;
 
 	if (!read_file("/proc/cpuinfo", text, sizeof(text)))
-		json_text(json, "cpu", NULL);
-	else if (find_value(text, "model name", value, sizeof(value)) ||
-		 find_value(text, "cpu\t", value, sizeof(value)) ||
-		 find_value(text, "uarch", value, sizeof(value)))
-		json_text(json, "cpu", value);
-	else if (find_value(text, "CPU implementer", value, sizeof(value)) &&
-		 find_value(text, "CPU part", part, sizeof(part))) {
-		snprintf(both, sizeof(both), "implementer %s part %s", value,
-			 part);
-		json_text(json, "cpu", both);
-	} else
-		json_text(json, "cpu", NULL);
+		return false;
+	if (find_value(text, "model name", name, size) ||
+	    find_value(text, "cpu\t", name, size) ||
+	    find_value(text, "uarch", name, size))
+		return true;
+	if (!find_value(text, "CPU implementer", name, size) ||
+	    !find_value(text, "CPU part", part, sizeof(part)))
+		return false;
+	used = strlen(name);
+	snprintf(name + used, size - used, " part %s", part);
+	return true;
 }
 
 static bool read_cache(unsigned index, const char *file, char *text,
@@ -97,9 +97,10 @@ void environment_json(struct json *json)
 {
 	struct utsname names;
 	const char *whose;
+	char cpu[128];
 
 	json_object(json, "environment");
-	json_cpu(json);
+	json_text(json, "cpu", find_cpu(cpu, sizeof(cpu)) ? cpu : NULL);
 	if (uname(&names) == 0) {
 		json_text(json, "architecture", names.machine);
 		json_text(json, "kernel", names.release);

@@ -26,7 +26,7 @@
  */
 #define BYTES_PER_CALL ((size_t)4 << 20)
 #define DELAY_TURNS_PER_CALL ((uint64_t)1 << 20)
-#define LINES_PER_DELAY 2
+#define LINES_PER_DELAY ((size_t)2)
 
 /* The array that was written is read last in the pass after. */
 static inline void rotate(struct load_work *work, size_t arrays)

@@ -127,10 +127,11 @@ static bool finish(const void *all_results, const struct plan *plan,
 
 	if (results->statistics.count)
 		return true;
-	return error_set(error,
-			 "--interval %g: no thread came to its first %d steps "
-			 "in the time, make it longer",
-			 plan->options->interval, STEPS_PER_BATCH);
+	return error_set(
+		error,
+		"--interval %g: no thread came to its first %llu steps "
+		"in the time, make it longer",
+		plan->options->interval, (unsigned long long)STEPS_PER_BATCH);
 }
 
 static double final_ns(const struct results *results,

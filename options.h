@@ -71,7 +71,7 @@ struct option_row {
 /* Bounds of what more than one program takes, in the units of their kinds. */
 #define MAX_SAMPLES ((uint64_t)INT32_MAX)
 #define MIN_INTERVAL_MS 1
-#define MAX_INTERVAL_MS (24 * 3600 * 1000)
+#define MAX_INTERVAL_MS (UINT64_C(24) * 3600 * 1000) /* a day */
 
 /* Rows of every program; its options struct has the fields cpus and dry_run. */
 #define OPTION_ROWS_JOB(type)                                                  \

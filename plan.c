@@ -165,7 +165,6 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 		  struct error *error)
 {
 	const bool chases = plan->chase_threads > 0;
-	const bool cleans = options->flush && !options->dirty_start;
 	bool weighted = false;
 
 	plan->options = options;
@@ -193,8 +192,8 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 	plan->arena.bytes += (size_t)options->offset;
 	plan->arena.use_malloc = options->use_malloc;
 	plan->arena.file = options->file;
-	plan->write_back_chase =
-		HAVE_CLEAN_INVALIDATE_RANGE && chases && cleans;
+	plan->write_back_chase = HAVE_CLEAN_INVALIDATE_RANGE && chases &&
+				 options->flush && !options->dirty_start;
 	if (!HAVE_CLEAN_INVALIDATE_RANGE && chases)
 		plan->flush = options->flush;
 	return check_memory(plan, error);
