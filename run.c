@@ -8,6 +8,7 @@
 #include "signals.h"
 #include "timer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A run under way. */
@@ -60,7 +61,7 @@ static bool take_samples(struct run *run, struct error *error)
 		return false;
 	moved_at = now_ns();
 	end = moved_at + interval * options->samples;
-	while (!run->came) {
+	while (!run->came && !ferror(stdout)) {
 		run->came = signals_wait(now_ns() + interval);
 		if (run->came)
 			break;
