@@ -15,7 +15,7 @@
 #define MAX_SWEEPS 1024
 
 struct options {
-	bool csv, dry_run;
+	bool csv, dry_run, json;
 	uint64_t samples, sweeps;
 	double warmup, interval;
 	struct cpu_list late, cpus;
@@ -81,6 +81,8 @@ struct contest {
 	size_t sweep;
 	_Atomic uint64_t *counter;
 	struct crew crew;
+
+	struct json json; /* under --json */
 };
 
 /*
@@ -174,23 +176,46 @@ static void print_heading(FILE *out, const struct contest *contest)
 	fputs(contest->relaxed ? "relaxed:\n" : "unrelaxed:\n", out);
 }
 
+/* Of the threads that made an addition. */
+static struct statistics sample_statistics(const struct contest *contest)
+{
+	struct statistics ns = {0};
+
+	for (size_t i = 0; i < contest->cpus.count; i++)
+		if (contest->ns[i] > 0)
+			statistics_add(&ns, contest->ns[i]);
+	return ns;
+}
+
 static void print_sample(FILE *out, const struct contest *contest)
 {
 	const bool csv = contest->options.csv;
-	struct statistics ns = {0};
+	const struct statistics ns = sample_statistics(contest);
 
 	if (csv)
 		fprintf(out, "%d,%zu", contest->relaxed, contest->sweep);
-	for (size_t i = 0; i < contest->cpus.count; i++) {
+	for (size_t i = 0; i < contest->cpus.count; i++)
 		print_number(out, csv, contest->ns[i]);
-		if (contest->ns[i] > 0)
-			statistics_add(&ns, contest->ns[i]);
-	}
 	print_number(out, csv, statistics_mean(&ns));
 	print_number(out, csv, statistics_sdev(&ns));
 	print_number(out, csv, ns.min);
 	print_number(out, csv, ns.max);
 	putc('\n', out);
+}
+
+static void json_sample(struct json *json, const struct contest *contest)
+{
+	const struct statistics ns = sample_statistics(contest);
+
+	json_object(json, NULL);
+	json_flag(json, "relaxed", contest->relaxed);
+	json_count(json, "line", contest->sweep);
+	json_array(json, "cpu_ns");
+	for (size_t i = 0; i < contest->cpus.count; i++)
+		json_number(json, NULL, contest->ns[i]);
+	json_end_array(json);
+	json_statistics(json, "ns_statistics", &ns);
+	json_end_object(json);
 }
 
 /* Returns the signal that cut it short, or 0. */
@@ -209,17 +234,23 @@ static int take_samples(struct contest *contest)
 		last = at;
 		at = now_ns();
 		look(contest, at - last);
-		if (i > 0) /* the first is dropped */
+		if (i == 0) /* is dropped */
+			continue;
+		if (options->json)
+			json_sample(&contest->json, contest);
+		else
 			print_sample(stdout, contest);
 	}
 	return came;
 }
 
-/* One measurement: a sweep, relaxed or not. A signal ends the program. */
-static bool measure(struct contest *contest, struct error *error)
+/*
+ * One measurement: a sweep, relaxed or not, until a signal comes, which *came
+ * then names.
+ */
+static bool measure(struct contest *contest, int *came, struct error *error)
 {
 	const size_t threads = contest->cpus.count;
-	int came;
 
 	contest->counter =
 		(void *)(contest->lines + contest->sweep * CACHE_LINE_BYTES);
@@ -227,13 +258,15 @@ static bool measure(struct contest *contest, struct error *error)
 	memset(contest->seen, 0, threads * sizeof(*contest->seen));
 	if (!crew_start(&contest->crew, threads, &contest->cpus, add, contest,
 			error) ||
-	    !crew_await_start(&contest->crew, &came, error))
+	    !crew_await_start(&contest->crew, came, error))
 		return false;
-	print_heading(stdout, contest);
-	if (!came)
-		came = take_samples(contest);
-	if (came)
-		signals_die(came);
+	if (!contest->options.json)
+		print_heading(stdout, contest);
+	if (!*came)
+		*came = take_samples(contest);
+	/* A thread that starts late would not hear of it at once. */
+	if (*came)
+		return true;
 	crew_stop(&contest->crew);
 	crew_join(&contest->crew);
 	return true;
@@ -256,22 +289,62 @@ static bool take_memory(struct contest *contest, struct error *error)
 	return true;
 }
 
+/* Until a signal comes, or nobody can read what would follow. */
+static bool measure_all(struct contest *contest, int *came, struct error *error)
+{
+	*came = 0;
+	for (; contest->sweep < contest->options.sweeps; contest->sweep++)
+		for (int relaxed = 0; relaxed <= 1; relaxed++) {
+			contest->relaxed = relaxed;
+			if (!measure(contest, came, error))
+				return false;
+			if (*came || ferror(stdout))
+				return true;
+		}
+	return true;
+}
+
+static bool begin_json(struct contest *contest, struct error *error)
+{
+	const struct options *options = &contest->options;
+	struct json *json = &contest->json;
+
+	if (!report_json_start(json, program.name, error))
+		return false;
+	json_object(json, "configuration");
+	json_cpus(json, "cpus", &contest->cpus);
+	json_cpus(json, "late_cpus", &options->late);
+	json_count(json, "sweeps", options->sweeps);
+	json_count(json, "samples", options->samples);
+	json_number(json, "warmup_s", options->warmup);
+	json_number(json, "interval_s", options->interval);
+	json_end_object(json);
+	json_array(json, "samples");
+	return true;
+}
+
+static bool end_json(struct contest *contest, int came, struct error *error)
+{
+	json_end_array(&contest->json);
+	json_count(&contest->json, "signal", (uint64_t)came);
+	return report_json_end(&contest->json, error);
+}
+
 static bool run(void *context, struct error *error)
 {
 	struct contest *contest = context;
+	const bool json = contest->options.json;
+	int came;
 
 	if (!take_memory(contest, error))
 		return false;
 	signals_hold();
-	for (; contest->sweep < contest->options.sweeps; contest->sweep++)
-		for (int relaxed = 0; relaxed <= 1; relaxed++) {
-			contest->relaxed = relaxed;
-			if (!measure(contest, error))
-				return false;
-			/* Nobody can read what would follow. */
-			if (ferror(stdout))
-				return true;
-		}
+	if ((json && !begin_json(contest, error)) ||
+	    !measure_all(contest, &came, error) ||
+	    (json && !end_json(contest, came, error)))
+		return false;
+	if (came)
+		signals_die(came);
 	return true;
 }
 
@@ -325,6 +398,8 @@ static bool resolve(void *context, struct error *error)
 {
 	struct contest *contest = context;
 
+	if (contest->options.csv && contest->options.json)
+		return error_set(error, "-S: not together with --json");
 	return choose_cpus(&contest->cpus, &contest->options.cpus, error) &&
 	       choose_late(contest, error);
 }

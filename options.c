@@ -163,6 +163,14 @@ void write_cpus(FILE *out, const struct cpu_list *cpus)
 	}
 }
 
+void json_cpus(struct json *json, const char *name, const struct cpu_list *cpus)
+{
+	json_array(json, name);
+	for (size_t i = 0; i < cpus->count; i++)
+		json_count(json, NULL, (uint64_t)cpus->cpu[i]);
+	json_end_array(json);
+}
+
 /* Hex digits of any number; CPU 0 is the lowest bit of the last. */
 static bool read_hex_mask(const char *digits, struct cpu_list *list)
 {

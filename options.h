@@ -7,6 +7,7 @@
 #define OPTIONS_H
 
 #include "error.h"
+#include "json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,7 +80,9 @@ struct option_row {
 		   "pin threads to these CPUs, in this order"),                \
 		OPTION_FLAG_ROW(type, 0, "dry-run", dry_run,                   \
 				"check and round all options, print the "      \
-				"plan, and exit")
+				"plan, and exit"),                             \
+		OPTION_FLAG_ROW(type, 0, "json", json,                         \
+				"print one JSON object instead")
 
 /* The end of every program's table. */
 #define OPTION_ROWS_COMMON                                                     \
@@ -127,6 +130,10 @@ bool parse_weights(const char *text, uint64_t weights[MAX_NODES]);
 
 /* Prints a list as parse_cpus() reads it. */
 void write_cpus(FILE *out, const struct cpu_list *cpus);
+
+/* Writes a list as an array. */
+void json_cpus(struct json *json, const char *name,
+	       const struct cpu_list *cpus);
 
 /* Writes bytes as a person would: "256 MiB", "23.5 GiB", "1000 bytes". */
 const char *format_size(char *buffer, size_t length, uint64_t bytes);

@@ -20,7 +20,7 @@ enum { LOCKED, PLAIN, EXCHANGE_ADD, NR_EXCHANGES };
 
 struct options {
 	bool wanted[NR_EXCHANGES];
-	bool dry_run;
+	bool dry_run, json;
 	uint64_t relax, elements;
 	uint64_t rows; /* 0: all */
 	double warmup, interval;
@@ -260,43 +260,66 @@ struct tournament {
 	size_t nr_rows;
 	size_t nr_stalled; /* pairs that handed nothing over */
 	struct game game;
+	struct json json; /* under --json */
 };
 
+/* What is printed of a pair: its cell, and what stands before and after it. */
+static void print_pair(const struct tournament *tournament, size_t row,
+		       size_t column, const struct statistics *ns, int came)
+{
+	const struct cpu_list *cpus = &tournament->cpus;
+
+	if (row == 0 && column == 1)
+		print_header(stdout, cpus);
+	if (column == row + 1)
+		print_row_start(stdout, cpus, row);
+	if (ns->count || !came)
+		print_cell(stdout, ns->min);
+	if (came || column + 1 == cpus->count)
+		putchar('\n');
+	fflush(stdout);
+}
+
+static void json_pair(struct json *json, const int *pair,
+		      const struct statistics *ns)
+{
+	json_object(json, NULL);
+	json_array(json, "cpus");
+	json_count(json, NULL, (uint64_t)pair[0]);
+	json_count(json, NULL, (uint64_t)pair[1]);
+	json_end_array(json);
+	json_number(json, "ns", ns->min);
+	json_statistics(json, "ns_statistics", ns);
+	json_end_object(json);
+}
+
 /*
- * Lets a pair of CPUs play and prints its cell, and what stands before it. On
- * a signal that is the best of the samples so far.
+ * Lets a pair of CPUs play and prints how it went: if a signal comes, which
+ * *came then names, by the samples so far.
  */
 static bool play_pair(struct tournament *tournament, size_t row, size_t column,
-		      struct error *error)
+		      int *came, struct error *error)
 {
 	const struct cpu_list *cpus = &tournament->cpus;
 	struct game *game = &tournament->game;
 	int pair[] = {cpus->cpu[row], cpus->cpu[column]};
 	const struct cpu_list places = {2, pair};
 	struct statistics ns = {0};
-	int came;
 
 	atomic_store(&game->turn, 0);
 	memset(game->players, 0, sizeof(game->players));
 	if (!crew_start(&game->crew, 2, &places, play, game, error) ||
-	    !crew_await_start(&game->crew, &came, error))
+	    !crew_await_start(&game->crew, came, error))
 		return false;
-	if (row == 0 && column == 1)
-		print_header(stdout, cpus);
-	if (column == row + 1)
-		print_row_start(stdout, cpus, row);
-	if (!came)
-		came = sample(&tournament->options, game, &ns);
+	if (!*came)
+		*came = sample(&tournament->options, game, &ns);
 	crew_stop(&game->crew);
 	crew_join(&game->crew);
 	tournament->nr_stalled += ns.count == 0;
-	if (ns.count || !came)
-		print_cell(stdout, ns.min);
-	if (came || column + 1 == cpus->count)
-		putchar('\n');
-	fflush(stdout);
-	if (came)
-		signals_die(came);
+	if (tournament->options.json)
+		json_pair(&tournament->json, pair, &ns);
+	else
+		print_pair(tournament, row, column, &ns, *came);
 	return true;
 }
 
@@ -313,12 +336,63 @@ static void warn_of_stalls(const struct tournament *tournament)
 	report_warning(program.name, &warning);
 }
 
+/* Until a signal comes, or nobody can read what would follow. */
+static bool play_pairs(struct tournament *tournament, int *came,
+		       struct error *error)
+{
+	*came = 0;
+	for (size_t row = 0; row < tournament->nr_rows; row++)
+		for (size_t column = row + 1; column < tournament->cpus.count;
+		     column++) {
+			if (!play_pair(tournament, row, column, came, error))
+				return false;
+			if (*came || ferror(stdout))
+				return true;
+		}
+	return true;
+}
+
+static void json_plan(struct json *json, const struct tournament *tournament)
+{
+	const struct options *options = &tournament->options;
+
+	json_object(json, "configuration");
+	json_text(json, "exchange", tournament->game.exchange->name);
+	json_count(json, "relax", options->relax);
+	json_count(json, "elements", options->elements);
+	json_cpus(json, "cpus", &tournament->cpus);
+	json_count(json, "rows", tournament->nr_rows);
+	json_number(json, "warmup_s", options->warmup);
+	json_number(json, "interval_s", options->interval);
+	json_end_object(json);
+}
+
+static bool run_json(struct tournament *tournament, struct error *error)
+{
+	struct json *json = &tournament->json;
+	int came;
+
+	if (!report_json_start(json, program.name, error))
+		return false;
+	json_plan(json, tournament);
+	json_array(json, "pairs");
+	if (!play_pairs(tournament, &came, error))
+		return false;
+	json_end_array(json);
+	json_count(json, "signal", (uint64_t)came);
+	if (!report_json_end(json, error))
+		return false;
+	if (came)
+		signals_die(came);
+	return true;
+}
+
 static bool run(void *context, struct error *error)
 {
 	struct tournament *tournament = context;
 	const struct options *options = &tournament->options;
-	const size_t nr_cpus = tournament->cpus.count;
 	struct game *game = &tournament->game;
+	int came;
 
 	game->relax = options->relax;
 	game->nr_elements = (size_t)options->elements;
@@ -329,16 +403,14 @@ static bool run(void *context, struct error *error)
 		return error_set(error, "-s %zu: no memory for the elements",
 				 game->nr_elements);
 	signals_hold();
-	if (nr_cpus == 1)
+	if (options->json)
+		return run_json(tournament, error);
+	if (tournament->cpus.count == 1)
 		print_header(stdout, &tournament->cpus);
-	for (size_t row = 0; row < tournament->nr_rows; row++)
-		for (size_t column = row + 1; column < nr_cpus; column++) {
-			if (!play_pair(tournament, row, column, error))
-				return false;
-			/* Days of games that nobody can read are not played. */
-			if (ferror(stdout))
-				return true;
-		}
+	if (!play_pairs(tournament, &came, error))
+		return false;
+	if (came)
+		signals_die(came);
 	warn_of_stalls(tournament);
 	return true;
 }

@@ -242,15 +242,6 @@ static void json_chase(const struct plan *plan, struct json *json)
 	json_count(json, "seed", options->seed);
 }
 
-static void json_cpus(const struct plan *plan, struct json *json)
-{
-	json_array(json, "cpus");
-	for (size_t i = 0; i < plan->cpus.count; i++)
-		if (i < plan->chase_threads + plan->load_threads)
-			json_count(json, NULL, (uint64_t)plan->cpus.cpu[i]);
-	json_end_array(json);
-}
-
 static void json_weights(const struct plan *plan, struct json *json)
 {
 	char node[16];
@@ -268,12 +259,17 @@ static void json_weights(const struct plan *plan, struct json *json)
 void plan_json(const struct plan *plan, struct json *json)
 {
 	const struct run_options *options = plan->options;
+	const size_t threads = plan->chase_threads + plan->load_threads;
+	const struct cpu_list used = {
+		.count = plan->cpus.count ? threads : 0,
+		.cpu = plan->cpus.cpu,
+	};
 
 	json_object(json, "configuration");
 	json_count(json, "memory_bytes", plan->memory);
 	json_count(json, "chase_threads", plan->chase_threads);
 	json_count(json, "load_threads", plan->load_threads);
-	json_cpus(plan, json);
+	json_cpus(json, "cpus", &used);
 	json_count(json, "page_size_bytes", plan->arena.page_size);
 	json_flag(json, "thp", options->thp);
 	json_weights(plan, json);

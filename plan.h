@@ -103,7 +103,6 @@ struct run_options {
 		OPTION_ROWS_JOB(struct run_options),                           \
 		RUN_FLAG(0, "dirty-start", dirty_start,                        \
 			 "leave the lines dirty from being initialised"),      \
-		RUN_FLAG(0, "json", json, "print one JSON object instead"),    \
 		RUN_ROW(0, "seed", "N", OPTION_COUNT, seed, 0, UINT64_MAX,     \
 			"1", "of the random numbers that order the chase")
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
 
+#include "environment.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -130,6 +132,27 @@ int report_end(const char *program)
 	error_set(&error, "standard output: cannot write the result: %s",
 		  errno ? strerror(errno) : "an earlier write failed");
 	return report_error(program, &error);
+}
+
+static bool no_memory_for_json(struct error *error)
+{
+	return error_set(error, "--json: no memory for the object");
+}
+
+bool report_json_start(struct json *json, const char *program,
+		       struct error *error)
+{
+	if (!json_start(json))
+		return no_memory_for_json(error);
+	json_text(json, "program", program);
+	json_text(json, "version", VERSION);
+	environment_json(json);
+	return true;
+}
+
+bool report_json_end(struct json *json, struct error *error)
+{
+	return json_print(json, stdout) || no_memory_for_json(error);
 }
 
 void json_statistics(struct json *json, const char *name,

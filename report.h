@@ -50,6 +50,14 @@ void report_progress_end(void);
 /* Exit status: an error is reported if not all could be written to stdout. */
 int report_end(const char *program);
 
+/*
+ * Begin the object of --json, with the members program, version and
+ * environment, and end and print it. Error: memory.
+ */
+bool report_json_start(struct json *json, const char *program,
+		       struct error *error);
+bool report_json_end(struct json *json, struct error *error);
+
 /* Writes an object with count, min, max, mean, geometric_mean and sdev. */
 void json_statistics(struct json *json, const char *name,
 		     const struct statistics *statistics);

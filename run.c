@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run.h"
 
-#include "environment.h"
 #include "machine.h"
 #include "program.h"
 #include "report.h"
@@ -116,12 +115,9 @@ static bool begin_json(struct run *run, struct error *error)
 	const struct write_back written = team_write_back(&run->team);
 	struct json *json = &run->json;
 
-	if (!json_start(json))
-		return error_set(error, "--json: no memory for the object");
-	json_text(json, "program", run->measurement->program->name);
-	json_text(json, "version", VERSION);
+	if (!report_json_start(json, run->measurement->program->name, error))
+		return false;
 	plan_json(run->plan, json);
-	environment_json(json);
 	json_memory(&run->team, json);
 	json_write_back(&written, json);
 	json_array(json, "samples");
@@ -147,6 +143,8 @@ static bool report_result(struct run *run, struct error *error)
 	const struct measurement *measurement = run->measurement;
 	struct json *json = &run->json;
 
+	if (ferror(stdout))
+		return true; /* which report_end() will say */
 	if (!measurement->finish(measurement->results, run->plan, error))
 		return false;
 	if (!run->plan->options->json) {
@@ -158,8 +156,7 @@ static bool report_result(struct run *run, struct error *error)
 	json_object(json, "result");
 	measurement->json_result(measurement->results, run->plan, json);
 	json_end_object(json);
-	return json_print(json, stdout) ||
-	       error_set(error, "--json: no memory for the object");
+	return report_json_end(json, error);
 }
 
 /* Huge pages that were asked for and not given. */
