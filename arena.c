@@ -266,11 +266,15 @@ static bool place_pages(const struct arena *arena, size_t page,
 	return true;
 }
 
+size_t arena_page_bytes(const struct arena_request *request)
+{
+	return request->thp ? thp_size() : request->page_size;
+}
+
 bool arena_map(struct arena *arena, const struct arena_request *request,
 	       struct error *error)
 {
 	bool native = request->page_size == native_page_size();
-	size_t page = request->page_size;
 	bool mapped;
 
 	*arena = (struct arena){.bytes = request->bytes, .fresh = true};
@@ -284,15 +288,13 @@ bool arena_map(struct arena *arena, const struct arena_request *request,
 		mapped = map_hugetlb(arena, request, error);
 	if (!mapped)
 		return false;
-	if (native) {
-		/* Fails only where there are no huge pages to choose. */
+	/* Fails only where there are no huge pages to choose. */
+	if (native)
 		madvise(arena->base, arena->mapped,
 			request->thp ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-		if (request->thp)
-			page = thp_size();
-	}
 	return !request->weights ||
-	       place_pages(arena, page, request->weights, error);
+	       place_pages(arena, arena_page_bytes(request), request->weights,
+			   error);
 }
 
 bool arena_make_executable(const struct arena *arena, struct error *error)

@@ -33,6 +33,9 @@ struct arena {
 bool arena_map(struct arena *arena, const struct arena_request *request,
 	       struct error *error);
 
+/* Bytes of the pages that the arena is to be on, if there are enough. */
+size_t arena_page_bytes(const struct arena_request *request);
+
 /* Takes write permission from the arena and gives execute permission. */
 bool arena_make_executable(const struct arena *arena, struct error *error);
 

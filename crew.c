@@ -211,12 +211,17 @@ bool crew_await_start(struct crew *crew, int *came, struct error *error)
 	}
 	if (shown)
 		report_progress_end();
+	return !crew_failed(crew, error);
+}
+
+bool crew_failed(struct crew *crew, struct error *error)
+{
 	if (!atomic_load(&crew->failed))
-		return true;
+		return false;
 	pthread_mutex_lock(&crew->mutex);
 	*error = crew->error;
 	pthread_mutex_unlock(&crew->mutex);
-	return false;
+	return true;
 }
 
 void crew_parts_ready(struct crew *crew, uint64_t parts)

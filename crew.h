@@ -67,6 +67,9 @@ bool crew_await_start(struct crew *crew, int *came, struct error *error);
 /* Called by a worker that cannot go on; it still goes to the next meeting. */
 void crew_fail(struct crew *crew, const struct error *error);
 
+/* Called by main: whether a worker could not go on, and why. */
+bool crew_failed(struct crew *crew, struct error *error);
+
 /* Called by a worker: so many more of its parts are ready. */
 void crew_parts_ready(struct crew *crew, uint64_t parts);
 

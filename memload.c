@@ -4,10 +4,16 @@
 #include "options.h"
 #include "timer.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 /* a = b + 3 c, as in McCalpin's STREAM. */
@@ -71,6 +77,10 @@ static void load_memsetz(struct load_work *work)
 	fill_passes(work, 0);
 }
 
+/*
+ * OPAQUE(v) hides a vector's value. STREAM_LINE(to, VALUE) stores a line of
+ * vectors, VALUE(i) each, past the caches; STREAM_FENCE() waits for such lines.
+ */
 #if defined(__x86_64__)
 #define OPAQUE(v) __asm__("" : "+x"(v))
 #define STREAM_FENCE() _mm_sfence()
@@ -87,62 +97,100 @@ static void load_memsetz(struct load_work *work)
 #define VECTOR_BYTES 16
 #define VECTOR_TARGET
 #if defined(__x86_64__)
-#define STREAM(p, v) _mm_stream_pd((double *)(p), (v))
+#define STREAM(to, i, VALUE) _mm_stream_pd((double *)((to) + (i)), VALUE(i))
+#define STREAM_LINE(to, VALUE)                                                 \
+	(STREAM(to, 0, VALUE), STREAM(to, 1, VALUE), STREAM(to, 2, VALUE),     \
+	 STREAM(to, 3, VALUE))
 #elif defined(__aarch64__)
-#define STREAM(p, v)                                                           \
-	__asm__ __volatile__("stnp %d1, %d2, [%0]"                             \
+#define STREAM_LINE(to, VALUE)                                                 \
+	__asm__ __volatile__("stnp %q1, %q2, [%0]\n\t"                         \
+			     "stnp %q3, %q4, [%0, #32]"                        \
 			     :                                                 \
-			     : "r"(p), "w"((v)[0]), "w"((v)[1])                \
+			     : "r"(to), "w"(VALUE(0)), "w"(VALUE(1)),          \
+			       "w"(VALUE(2)), "w"(VALUE(3))                    \
 			     : "memory")
 #else
-#define STREAM(p, v) (*(p) = (v))
+#define STREAM_LINE(to, VALUE)                                                 \
+	do {                                                                   \
+		for (size_t i = 0; i < LINE_VECTORS; i++)                      \
+			(to)[i] = VALUE(i);                                    \
+	} while (0)
 #endif
 #include "memload_vector.h"
 
 #if defined(__x86_64__)
+#undef STREAM
+#define STREAM(to, i, VALUE) _mm256_stream_pd((double *)((to) + (i)), VALUE(i))
 #define VECTOR(name) name##_avx2
 #define VECTOR_BYTES 32
 #define VECTOR_TARGET __attribute__((target("avx2,fma")))
-#define STREAM(p, v) _mm256_stream_pd((double *)(p), (v))
+#define STREAM_LINE(to, VALUE) (STREAM(to, 0, VALUE), STREAM(to, 1, VALUE))
 #include "memload_vector.h"
 
 #define VECTOR(name) name##_avx512
 #define VECTOR_BYTES 64
 #define VECTOR_TARGET __attribute__((target("avx512f")))
-#define STREAM(p, v) _mm512_stream_pd((double *)(p), (v))
+#define STREAM_LINE(to, VALUE) _mm512_stream_pd((double *)(to), VALUE(0))
 #include "memload_vector.h"
 
-#define SELECT(name)                                                           \
-	static load_kernel *select_##name(void)                                \
-	{                                                                      \
-		if (__builtin_cpu_supports("avx512f"))                         \
-			return load_##name##_avx512;                           \
-		if (__builtin_cpu_supports("avx2") &&                          \
-		    __builtin_cpu_supports("fma"))                             \
-			return load_##name##_avx2;                             \
-		return load_##name##_base;                                     \
-	}
+static bool have_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
+
+static bool have_avx2(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+#define WIDER(load)                                                            \
+	{"avx512", have_avx512, load_##load##_avx512},                         \
+		{"avx2", have_avx2, load_##load##_avx2},
+#define WIDER_NONTEMPORAL(load) WIDER(load)
+#elif defined(__aarch64__)
+#include "memload_sve.h"
+
+static bool have_sve(void)
+{
+	return getauxval(AT_HWCAP) & HWCAP_SVE;
+}
+
+/* STNP of two q registers, 32 bytes, has no equal among SVE's stores. */
+#define WIDER(load) {"sve", have_sve, load_##load##_sve},
+#define WIDER_NONTEMPORAL(load)
 #else
-#define SELECT(name)                                                           \
-	static load_kernel *select_##name(void)                                \
-	{                                                                      \
-		return load_##name##_base;                                     \
-	}
+#define WIDER(load)
+#define WIDER_NONTEMPORAL(load)
 #endif
 
-#define SELECT_LIBC(name)                                                      \
-	static load_kernel *select_##name(void)                                \
-	{                                                                      \
-		return load_##name;                                            \
-	}
+#include "memload_zero.h"
 
-SELECT(sum)
-SELECT(copy)
-SELECT(triad)
-SELECT(triad_delay)
-SELECT_LIBC(memcpy)
-SELECT_LIBC(memset)
-SELECT_LIBC(memsetz)
+#define VARIANTS(load)                                                         \
+	static const struct load_variant load##_variants[] = {                 \
+		WIDER(load){"base", NULL, load_##load##_base}}
+#define VARIANTS_NONTEMPORAL(load)                                             \
+	static const struct load_variant load##_variants[] = {                 \
+		WIDER_NONTEMPORAL(load){"base", NULL, load_##load##_base}}
+#define NO_VARIANTS(load)                                                      \
+	static const struct load_variant load##_variants[] = {                 \
+		{"base", NULL, load_##load}}
+
+VARIANTS(sum);
+VARIANTS(copy);
+VARIANTS(triad);
+VARIANTS(add3);
+VARIANTS_NONTEMPORAL(nontemporal_copy);
+VARIANTS_NONTEMPORAL(nontemporal_triad);
+NO_VARIANTS(memcpy);
+NO_VARIANTS(memset);
+NO_VARIANTS(memsetz);
+NO_VARIANTS(zero_read);
+NO_VARIANTS(zero_fault);
+#if defined(__aarch64__)
+NO_VARIANTS(zero_dczva);
+NO_VARIANTS(zero_stp);
+NO_VARIANTS(zero_stnp);
+#endif
 
 static const struct memload memloads[] = {
 	{.name = "memcpy-libc",
@@ -151,43 +199,95 @@ static const struct memload memloads[] = {
 	 .writes = 1,
 	 .arrays = 2,
 	 .whole = true,
-	 .select = select_memcpy},
+	 .variants = memcpy_variants},
 	{.name = "memset-libc",
 	 .help = "libc's memset to a byte that is not zero",
 	 .writes = 1,
 	 .arrays = 1,
 	 .whole = true,
-	 .select = select_memset},
+	 .variants = memset_variants},
 	{.name = "memsetz-libc",
 	 .help = "libc's memset to zero",
 	 .writes = 1,
 	 .arrays = 1,
 	 .whole = true,
-	 .select = select_memsetz},
+	 .variants = memsetz_variants},
 	{.name = "stream-copy",
 	 .help = "doubles, one half to the other, swapping",
 	 .reads = 1,
 	 .writes = 1,
 	 .arrays = 2,
-	 .select = select_copy},
+	 .variants = copy_variants},
 	{.name = "stream-sum",
 	 .help = "the sum of 64-bit words",
 	 .reads = 1,
 	 .arrays = 1,
-	 .select = select_sum},
+	 .variants = sum_variants},
 	{.name = "stream-triad",
 	 .help = "a = b + 3 c on doubles, roles rotating",
 	 .reads = 2,
 	 .writes = 1,
 	 .arrays = 3,
-	 .select = select_triad},
+	 .variants = triad_variants},
 	{.name = "stream-triad-nontemporal-injection-delay",
 	 .help = "the same with non-temporal stores and -d",
 	 .reads = 2,
 	 .writes = 1,
 	 .arrays = 3,
 	 .delayed = true,
-	 .select = select_triad_delay},
+	 .variants = nontemporal_triad_variants},
+	{.name = "stream-add3",
+	 .help = "a = b + c + d on doubles, roles rotating",
+	 .reads = 3,
+	 .writes = 1,
+	 .arrays = 4,
+	 .variants = add3_variants},
+	{.name = "nontemporal-copy",
+	 .help = "stream-copy with non-temporal stores",
+	 .reads = 1,
+	 .writes = 1,
+	 .arrays = 2,
+	 .variants = nontemporal_copy_variants},
+	{.name = "nontemporal-triad",
+	 .help = "stream-triad with non-temporal stores",
+	 .reads = 2,
+	 .writes = 1,
+	 .arrays = 3,
+	 .variants = nontemporal_triad_variants},
+	{.name = "zero-read",
+	 .help = "the kernel zeroes: pread of /dev/zero, 100 KiB a call",
+	 .writes = 1,
+	 .arrays = 1,
+	 .piece = ZERO_READ_BYTES,
+	 .system_call = "pread of /dev/zero",
+	 .open = open_zeros,
+	 .variants = zero_read_variants},
+	{.name = "zero-fault",
+	 .help = "the kernel zeroes: pages dropped, then touched anew",
+	 .writes = 1,
+	 .arrays = 1,
+	 .unit = whole_pages,
+	 .system_call = "madvise(MADV_DONTNEED)",
+	 .variants = zero_fault_variants},
+#if defined(__aarch64__)
+	{.name = "zero-dczva",
+	 .help = "zeroed by DC ZVA",
+	 .writes = 1,
+	 .arrays = 1,
+	 .unit = whole_blocks,
+	 .available = have_dczva,
+	 .variants = zero_dczva_variants},
+	{.name = "zero-stp",
+	 .help = "zeroed by pairs of stores",
+	 .writes = 1,
+	 .arrays = 1,
+	 .variants = zero_stp_variants},
+	{.name = "zero-stnp",
+	 .help = "zeroed by pairs of non-temporal stores",
+	 .writes = 1,
+	 .arrays = 1,
+	 .variants = zero_stnp_variants},
+#endif
 };
 
 #define NR_MEMLOADS (sizeof(memloads) / sizeof(*memloads))
@@ -199,8 +299,12 @@ const struct memload *choose_memload(const char *text, struct error *error)
 			      length);
 	char names[512] = "";
 
-	if (found >= 0)
-		return &memloads[found];
+	if (found >= 0) {
+		if (!memloads[found].available || memloads[found].available())
+			return &memloads[found];
+		error_set(error, "-l %.200s: this CPU does not allow it", text);
+		return NULL;
+	}
 	if (found == NAME_UNKNOWN)
 		length = 0; /* lists them all */
 	list_names(names, sizeof(names), memloads, NR_MEMLOADS,
@@ -212,38 +316,113 @@ const struct memload *choose_memload(const char *text, struct error *error)
 	return NULL;
 }
 
-size_t memload_min_bytes(const struct memload *load)
+const struct memload *memload_row(size_t i)
 {
-	return load->arrays * CACHE_LINE_BYTES;
+	return i < NR_MEMLOADS ? &memloads[i] : NULL;
 }
 
-void memload_fill(char *buffer, size_t bytes)
+const struct load_variant *memload_variant(const struct memload *load)
 {
-	memset(buffer, FILL_BYTE, bytes);
+	const struct load_variant *variant = load->variants;
+
+	while (variant->available && !variant->available())
+		variant++;
+	return variant;
+}
+
+/* What each array is a multiple of. */
+static size_t array_unit(const struct memload *load, size_t page)
+{
+	size_t unit = load->unit ? load->unit(page) : CACHE_LINE_BYTES;
+
+	return unit < CACHE_LINE_BYTES ? CACHE_LINE_BYTES : unit;
+}
+
+size_t memload_min_bytes(const struct memload *load, size_t page)
+{
+	return load->arrays * array_unit(load, page);
 }
 
 void print_memloads(FILE *out)
 {
-	fprintf(out, "\nMemloads (-l), with lines read:written and arrays:\n");
+	fprintf(out,
+		"\nMemloads (-l), with lines read:written, and the arrays that "
+		"the buffer is cut into,\nall bytes of which are moved, and "
+		"counted, in each pass:\n");
 	for (size_t i = 0; i < NR_MEMLOADS; i++)
 		fprintf(out, "  %-42s %u:%u  %zu  %s\n", memloads[i].name,
 			memloads[i].reads, memloads[i].writes,
 			memloads[i].arrays, memloads[i].help);
+	fprintf(out, "Where the kernel zeroes, what it clears is counted; the "
+		     "touch of a page is in that.\n");
+}
+
+/* What a call moves of each array, or a multiple of it. */
+static size_t piece_bytes(const struct load_state *state)
+{
+	const struct memload *load = state->load;
+	const size_t unit = array_unit(load, state->page);
+	size_t piece =
+		load->piece ? load->piece : LINES_PER_DELAY * CACHE_LINE_BYTES;
+
+	return piece < unit ? unit : piece;
 }
 
 /* Bytes of each array that a call may move. */
 static size_t bytes_per_call(const struct load_state *state)
 {
-	const size_t unit = LINES_PER_DELAY * CACHE_LINE_BYTES;
+	const size_t piece = piece_bytes(state);
 	size_t bytes = BYTES_PER_CALL / state->load->arrays;
 	uint64_t delays;
 
-	if (state->load->delayed && state->delay) {
-		delays = DELAY_TURNS_PER_CALL / state->delay + 1;
-		if (delays < bytes / unit)
-			bytes = (size_t)delays * unit;
+	if (state->work.delay) {
+		delays = DELAY_TURNS_PER_CALL / state->work.delay + 1;
+		if (delays < bytes / piece)
+			bytes = (size_t)delays * piece;
 	}
-	return bytes / unit * unit;
+	return bytes < piece ? piece : bytes / piece * piece;
+}
+
+/* Whether a call went well. */
+static bool check_call(const struct load_state *state,
+		       const struct load_work *work, struct error *error)
+{
+	return !work->failure ||
+	       error_set(error, "-l %s: %s: %s", state->load->name,
+			 state->load->system_call, strerror(work->failure));
+}
+
+/* What the system refuses, it refuses for the first piece. */
+static bool try_piece(const struct load_state *state, struct error *error)
+{
+	const size_t piece = piece_bytes(state);
+	struct load_work work = state->work;
+
+	work.passes = 1;
+	if (work.bytes > piece)
+		work.bytes = piece;
+	state->kernel(&work);
+	return check_call(state, &work, error);
+}
+
+bool memload_prepare(struct load_state *state, struct error *error)
+{
+	const struct memload *load = state->load;
+	const size_t unit = array_unit(load, state->page);
+	struct load_work *work = &state->work;
+
+	memset(state->buffer, FILL_BYTE, state->bytes);
+	state->kernel = memload_variant(load)->kernel;
+	*work = (struct load_work){
+		.bytes = state->bytes / load->arrays / unit * unit,
+		.delay = load->delayed ? state->delay : 0,
+		.page = state->page,
+	};
+	for (size_t i = 0; i < load->arrays; i++)
+		work->array[i] = state->buffer + i * work->bytes;
+	if (load->open && !load->open(work))
+		return check_call(state, work, error);
+	return !load->system_call || try_piece(state, error);
 }
 
 /* A version that is odd, or has changed meanwhile, says: read it again. */
@@ -281,25 +460,25 @@ struct load_stamp memload_stamp(const struct load_state *state)
 }
 
 /* Passes of small arrays, and of all that must be moved in one go. */
-static void run_passes(struct load_state *state, struct load_work *work,
-		       load_kernel *kernel, size_t array, size_t most)
+static void run_passes(struct load_state *state, size_t most)
 {
+	struct load_work *work = &state->work;
 	uint64_t moved = 0;
 
-	work->bytes = array;
-	work->passes = array < most ? most / array : 1;
+	work->passes = work->bytes < most ? most / work->bytes : 1;
 	do {
-		kernel(work);
-		moved += work->passes * array * state->load->arrays;
+		state->kernel(work);
+		moved += work->passes * work->bytes * state->load->arrays;
 		stamp(state, moved);
-	} while (!atomic_load_explicit(state->stop, memory_order_relaxed));
+	} while (!work->failure &&
+		 !atomic_load_explicit(state->stop, memory_order_relaxed));
 }
 
 /* Slices of passes that would take long, so that stamps come often enough. */
-static void run_slices(struct load_state *state, struct load_work *work,
-		       load_kernel *kernel, size_t array, size_t most)
+static void run_slices(struct load_state *state, size_t most)
 {
 	const size_t arrays = state->load->arrays;
+	struct load_work *work = &state->work;
 	uint64_t moved = 0;
 	size_t at = 0;
 
@@ -307,36 +486,33 @@ static void run_slices(struct load_state *state, struct load_work *work,
 		struct load_work slice = *work;
 
 		slice.passes = 1;
-		slice.bytes = array - at < most ? array - at : most;
+		slice.bytes = work->bytes - at < most ? work->bytes - at : most;
 		for (size_t i = 0; i < arrays; i++)
 			slice.array[i] += at;
-		kernel(&slice);
+		state->kernel(&slice);
 		work->sum = slice.sum;
+		work->failure = slice.failure;
 		moved += slice.bytes * arrays;
 		at += slice.bytes;
-		if (at == array) {
+		if (at == work->bytes) {
 			at = 0;
 			rotate(work, arrays);
 		}
 		stamp(state, moved);
-	} while (!atomic_load_explicit(state->stop, memory_order_relaxed));
+	} while (!work->failure &&
+		 !atomic_load_explicit(state->stop, memory_order_relaxed));
 }
 
-void memload_run(struct load_state *state)
+bool memload_run(struct load_state *state, struct error *error)
 {
-	const struct memload *load = state->load;
-	const size_t array = state->bytes / load->arrays / CACHE_LINE_BYTES *
-			     CACHE_LINE_BYTES;
 	const size_t most = bytes_per_call(state);
-	struct load_work work = {.delay = state->delay};
 
-	for (size_t i = 0; i < load->arrays; i++)
-		work.array[i] = state->buffer + i * array;
 	stamp(state, 0);
-	if (load->whole || array <= most)
-		run_passes(state, &work, load->select(), array, most);
+	if (state->load->whole || state->work.bytes <= most)
+		run_passes(state, most);
 	else
-		run_slices(state, &work, load->select(), array, most);
+		run_slices(state, most);
 	/* The result is used, so the loads are made. */
-	__asm__ __volatile__("" : : "r"(&work) : "memory");
+	__asm__ __volatile__("" : : "r"(&state->work) : "memory");
+	return check_call(state, &state->work, error);
 }

@@ -20,20 +20,37 @@ struct load_work {
 	size_t bytes;            /* of each array: whole cache lines */
 	uint64_t passes;         /* after each, the arrays change their roles */
 	uint64_t delay;          /* nops before every two lines of output */
+	size_t page;             /* bytes of a page of the arrays */
+	int zeros;               /* a file that reads as zeros */
+	int failure;             /* errno of a system call that failed, or 0 */
 	uint64_t sum;            /* a result, so that loads are not dropped */
 };
 
 typedef void load_kernel(struct load_work *work);
+
+/* A kernel, as it is for some CPUs of the architecture, or for all. */
+struct load_variant {
+	const char *name;
+	bool (*available)(void); /* NULL: on every one, and the last variant */
+	load_kernel *kernel;
+};
 
 struct memload {
 	const char *name;
 	const char *help;
 	unsigned reads, writes; /* lines read and written for each other */
 	size_t arrays; /* equal parts of the buffer, all moved in a pass */
-	bool whole;    /* a pass is one call, whatever the size */
-	bool delayed;  /* -d counts */
-	/* The kernel for this CPU, chosen when the program runs. */
-	load_kernel *(*select)(void);
+	/* Arrays are multiples of this, given a page; NULL: of a line. */
+	size_t (*unit)(size_t page);
+	size_t piece; /* bytes that are moved in one go; 0: two lines */
+	bool whole;   /* a pass is one call, whatever the size */
+	bool delayed; /* -d counts */
+	bool (*available)(void); /* NULL: on every CPU of the architecture */
+	/* What the kernel asks of the system; it is tried before the start. */
+	const char *system_call;
+	/* Opens what the kernel needs; false: failure says why not. */
+	bool (*open)(struct load_work *work);
+	const struct load_variant *variants; /* the first that can run is run */
 };
 
 /* How far a load thread has come, in lines that only it writes. */
@@ -41,8 +58,12 @@ struct load_state {
 	const struct memload *load;
 	char *buffer;
 	size_t bytes;
+	size_t page; /* bytes of a page of the buffer */
 	uint64_t delay;
 	const atomic_bool *stop;
+	/* Filled in by memload_prepare(). */
+	load_kernel *kernel;
+	struct load_work work;
 	_Alignas(FALSE_SHARING_DISTANCE) _Atomic uint32_t version;
 	_Atomic uint64_t moved; /* bytes, all of them by ... */
 	_Atomic uint64_t at_ns; /* ... this moment of this thread */
@@ -56,14 +77,26 @@ struct load_stamp {
 /* Finds a memload by its name. */
 const struct memload *choose_memload(const char *text, struct error *error);
 
-/* The least buffer that the load can run on, in bytes. */
-size_t memload_min_bytes(const struct memload *load);
+/* Row i of the table; NULL: there are not so many. */
+const struct memload *memload_row(size_t i);
 
-/* Fills a buffer with what every load can start from. */
-void memload_fill(char *buffer, size_t bytes);
+/* The variant of its kernel that this CPU runs. */
+const struct load_variant *memload_variant(const struct memload *load);
 
-/* Runs the load on its buffer until told to stop, stamping as it goes. */
-void memload_run(struct load_state *state);
+/* The least buffer that the load can run on, in bytes, given its pages. */
+size_t memload_min_bytes(const struct memload *load, size_t page);
+
+/*
+ * Fills the buffer with what every load can start from, and readies the load
+ * that runs on it. Error: the system refuses what the load is made of.
+ */
+bool memload_prepare(struct load_state *state, struct error *error);
+
+/*
+ * Runs the load on its buffer until told to stop, stamping as it goes. Error:
+ * the system refuses all at once what it did not before.
+ */
+bool memload_run(struct load_state *state, struct error *error);
 
 /* The newest stamp; never half of one and half of another. */
 struct load_stamp memload_stamp(const struct load_state *state);

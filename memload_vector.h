@@ -3,7 +3,8 @@
  * The stream kernels for one width of vector. memload.c includes this once for
  * each, with VECTOR(name) giving the kernels their names, VECTOR_BYTES the
  * width, VECTOR_TARGET the instruction set, OPAQUE(v) hiding a value from the
- * compiler, and STREAM(p, v) storing past the caches.
+ * compiler, and STREAM_LINE(to, VALUE) storing a line past the caches, VALUE(i)
+ * being its vector i.
  */
 
 /* Vectors in a turn of a loop: enough to hide the latency of what is done. */
@@ -25,25 +26,26 @@ VECTOR_TARGET static void VECTOR(load_sum)(struct load_work *work)
 {
 	const WORDS *const begin = (const WORDS *)work->array[0];
 	const WORDS *const end = begin + VECTORS(work->bytes);
-	WORDS sum[TURN] = {{0}};
+#define CLEAR(i) WORDS sum##i = {0};
+	FOR_TURN(CLEAR)
+#undef CLEAR
 
 	for (uint64_t pass = work->passes; pass; pass--) {
 		const WORDS *from = begin;
 
 		for (; from + TURN <= end; from += TURN) {
-#define ADD(i) sum[i] += from[i];
+#define ADD(i) sum##i += from[i];
 			FOR_TURN(ADD)
 #undef ADD
 		}
 		for (; from < end; from++)
-			sum[0] += *from;
+			sum0 += *from;
 		/* A pass may not be taken for the one before. */
 		__asm__ __volatile__("" : : : "memory");
 	}
-	for (size_t i = 1; i < TURN; i++)
-		sum[0] += sum[i];
+	sum0 += sum1 + sum2 + sum3 + sum4 + sum5 + sum6 + sum7;
 	for (size_t i = 0; i < VECTOR_BYTES / sizeof(uint64_t); i++)
-		work->sum += sum[0][i];
+		work->sum += sum0[i];
 }
 
 /* The values pass unseen, or a compiler would call memcpy here. */
@@ -95,7 +97,45 @@ VECTOR_TARGET static void VECTOR(load_triad)(struct load_work *work)
 	}
 }
 
-VECTOR_TARGET static void VECTOR(load_triad_delay)(struct load_work *work)
+VECTOR_TARGET static void VECTOR(load_add3)(struct load_work *work)
+{
+	for (uint64_t pass = work->passes; pass; pass--) {
+		DOUBLES *a = (DOUBLES *)work->array[0];
+		const DOUBLES *b = (const DOUBLES *)work->array[1];
+		const DOUBLES *c = (const DOUBLES *)work->array[2];
+		const DOUBLES *d = (const DOUBLES *)work->array[3];
+		const DOUBLES *const end = b + VECTORS(work->bytes);
+
+		for (; b + TURN <= end;
+		     a += TURN, b += TURN, c += TURN, d += TURN) {
+#define ADD(i) a[i] = b[i] + c[i] + d[i];
+			FOR_TURN(ADD)
+#undef ADD
+		}
+		for (; b < end; a++, b++, c++, d++)
+			*a = *b + *c + *d;
+		rotate(work, 4);
+	}
+}
+
+VECTOR_TARGET static void VECTOR(load_nontemporal_copy)(struct load_work *work)
+{
+	for (uint64_t pass = work->passes; pass; pass--) {
+		DOUBLES *to = (DOUBLES *)work->array[0];
+		const DOUBLES *from = (const DOUBLES *)work->array[1];
+		const DOUBLES *const end = from + VECTORS(work->bytes);
+
+		for (; from < end; from += LINE_VECTORS, to += LINE_VECTORS) {
+#define COPY(i) from[i]
+			STREAM_LINE(to, COPY);
+#undef COPY
+		}
+		rotate(work, 2);
+	}
+	STREAM_FENCE();
+}
+
+VECTOR_TARGET static void VECTOR(load_nontemporal_triad)(struct load_work *work)
 {
 	for (uint64_t pass = work->passes; pass; pass--) {
 		DOUBLES *a = (DOUBLES *)work->array[0];
@@ -104,14 +144,18 @@ VECTOR_TARGET static void VECTOR(load_triad_delay)(struct load_work *work)
 		const DOUBLES *const end = b + VECTORS(work->bytes);
 
 		while (b < end) {
-			size_t lines = end - b > LINE_VECTORS ? 2 : 1;
+			const DOUBLES *stop =
+				b + LINES_PER_DELAY * LINE_VECTORS;
 
 			wait_turns(work->delay);
-			for (size_t i = 0; i < lines * LINE_VECTORS; i++)
-				STREAM(a + i, b[i] + TRIAD_SCALAR * c[i]);
-			a += lines * LINE_VECTORS;
-			b += lines * LINE_VECTORS;
-			c += lines * LINE_VECTORS;
+			do {
+#define TRIAD(i) (b[i] + TRIAD_SCALAR * c[i])
+				STREAM_LINE(a, TRIAD);
+#undef TRIAD
+				a += LINE_VECTORS;
+				b += LINE_VECTORS;
+				c += LINE_VECTORS;
+			} while (b < stop && b < end);
 		}
 		rotate(work, 3);
 	}
@@ -127,4 +171,4 @@ VECTOR_TARGET static void VECTOR(load_triad_delay)(struct load_work *work)
 #undef VECTOR
 #undef VECTOR_BYTES
 #undef VECTOR_TARGET
-#undef STREAM
+#undef STREAM_LINE

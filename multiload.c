@@ -237,7 +237,8 @@ static void print_plan(const struct plan *plan)
 {
 	plan_print(plan, stdout);
 	if (plan->load)
-		printf("memload = %s\n", plan->load->name);
+		printf("memload = %s\nmemload_variant = %s\n", plan->load->name,
+		       memload_variant(plan->load)->name);
 	printf("run_test_type = %s\n", !plan->load ? "RUN_CHASE"
 				       : plan->chase_threads
 					       ? "RUN_CHASE_LOADED"

@@ -28,6 +28,7 @@ static bool check_page_size(struct plan *plan, struct error *error)
 				 options->file,
 				 options->use_malloc ? "-M" : "-p");
 	plan->arena.page_size = (size_t)size;
+	plan->arena.thp = options->thp;
 	return true;
 }
 
@@ -94,6 +95,20 @@ static bool check_chase(struct plan *plan, struct error *error)
 				 choice->alignment);
 	layout_init(layout);
 	return true;
+}
+
+static bool check_buffer(const struct plan *plan, struct error *error)
+{
+	const size_t least =
+		memload_min_bytes(plan->load, arena_page_bytes(&plan->arena));
+
+	return plan->memory >= least ||
+	       error_set(error,
+			 "-m %llu: %s needs at least %zu bytes in each "
+			 "thread, and this is rounded to %llu",
+			 (unsigned long long)plan->options->memory,
+			 plan->load->name, least,
+			 (unsigned long long)plan->memory);
 }
 
 /* The CPUs for the threads, in turn. */
@@ -173,19 +188,12 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 	round_sizes(plan);
 	if (chases && !check_chase(plan, error))
 		return false;
-	if (plan->load_threads && plan->memory < memload_min_bytes(plan->load))
-		return error_set(error,
-				 "-m %llu: %s needs at least %zu bytes in each "
-				 "thread, and this is rounded to %llu",
-				 (unsigned long long)options->memory,
-				 plan->load->name,
-				 memload_min_bytes(plan->load),
-				 (unsigned long long)plan->memory);
+	if (plan->load_threads && !check_buffer(plan, error))
+		return false;
 	if (!place_threads(plan, error))
 		return false;
 	for (size_t node = 0; node < MAX_NODES; node++)
 		weighted |= options->weights[node] > 0;
-	plan->arena.thp = options->thp;
 	plan->arena.weights = weighted ? options->weights : NULL;
 	plan->arena.bytes = (size_t)plan->memory;
 	plan->buffer = plan->arena;

@@ -68,6 +68,8 @@ static bool take_samples(struct run *run, struct error *error)
 			moved_at = now_ns();
 		else if (now_ns() - moved_at > MAX_IDLE_NS)
 			break;
+		if (crew_failed(&run->team.crew, error))
+			return false;
 		if (options->timed ? now_ns() >= end
 				   : options->samples && run->seen == wanted)
 			break;
@@ -100,12 +102,10 @@ static void json_write_back(const struct write_back *all, struct json *json)
 /* Memory as it was given, which may differ from what was asked for. */
 static void json_memory(const struct team *team, struct json *json)
 {
-	size_t wanted, huge;
-
 	json_object(json, "memory");
-	if (team_huge_bytes(team, &wanted, &huge)) {
-		json_count(json, "bytes", wanted);
-		json_count(json, "on_transparent_huge_pages_bytes", huge);
+	if (team->huge_known) {
+		json_count(json, "bytes", team->huge_wanted);
+		json_count(json, "on_transparent_huge_pages_bytes", team->huge);
 	}
 	json_end_object(json);
 }
@@ -163,18 +163,18 @@ static bool report_result(struct run *run, struct error *error)
 static void warn_of_small_pages(const char *program, const struct team *team)
 {
 	struct error warning;
-	size_t wanted, huge;
 
 	if (!team->plan->options->thp)
 		return;
-	if (!team_huge_bytes(team, &wanted, &huge))
+	if (!team->huge_known)
 		error_set(&warning, "-H: the kernel does not tell how much of "
 				    "the memory is on huge pages");
-	else if (huge < wanted)
+	else if (team->huge < team->huge_wanted)
 		error_set(&warning,
 			  "-H: %.1f of %.1f MiB are on huge pages, the rest "
 			  "is not",
-			  (double)huge / (1 << 20), (double)wanted / (1 << 20));
+			  (double)team->huge / (1 << 20),
+			  (double)team->huge_wanted / (1 << 20));
 	else
 		return;
 	report_warning(program, &warning);

@@ -163,16 +163,50 @@ static void prepare_buffer(struct team *team, size_t index)
 		crew_fail(&team->crew, &error);
 		return;
 	}
-	memload_fill(buffer->base, buffer->bytes);
+	state->load = plan->load;
+	state->buffer = buffer->base;
+	state->bytes = buffer->bytes;
+	state->page = arena_page_bytes(&plan->buffer);
+	state->delay = plan->options->delay;
+	state->stop = &team->crew.stop;
+	if (!memload_prepare(state, &error)) {
+		crew_fail(&team->crew, &error);
+		return;
+	}
 	crew_parts_ready(&team->crew, PARTS_PER_THREAD);
 	if (HAVE_CLEAN_INVALIDATE_RANGE && !plan->options->dirty_start)
 		write_back(team, plan->chase_threads + index, buffer->base,
 			   buffer->base + buffer->bytes);
-	state->load = plan->load;
-	state->buffer = buffer->base;
-	state->bytes = buffer->bytes;
-	state->delay = plan->options->delay;
-	state->stop = &team->crew.stop;
+}
+
+static void run_load(struct team *team, size_t index)
+{
+	struct error error;
+
+	if (!memload_run(&team->loaders[index], &error))
+		crew_fail(&team->crew, &error);
+}
+
+/* While all memory is there: a load may drop its pages later. */
+static void count_huge_bytes(struct team *team)
+{
+	const size_t arenas = team->plan->load_threads + 1;
+
+	team->huge_known = true;
+	for (size_t i = 0; i < arenas; i++) {
+		const struct arena *arena =
+			i ? &team->buffers[i - 1] : &team->arena;
+		size_t huge = 0;
+
+		if (arena->base)
+			huge = arena_huge_bytes(arena);
+		if (huge == SIZE_MAX) {
+			team->huge_known = false;
+			return;
+		}
+		team->huge_wanted += arena->bytes;
+		team->huge += huge;
+	}
 }
 
 static void work(struct crew *crew, size_t index, void *argument)
@@ -189,12 +223,14 @@ static void work(struct crew *crew, size_t index, void *argument)
 		if (!crew_meet(crew))
 			return;
 	}
+	if (index == 0 && (plan->options->thp || plan->options->json))
+		count_huge_bytes(team);
 	if (!crew_start_line(crew))
 		return;
 	if (chases)
 		plan->choice.chase->kernel(&team->chasers[index]);
 	else
-		memload_run(&team->loaders[index - plan->chase_threads]);
+		run_load(team, index - plan->chase_threads);
 }
 
 /* Zeroed memory for the states of count threads, each on lines of its own. */
@@ -254,27 +290,6 @@ bool team_start(struct team *team, const struct plan *plan, struct error *error)
 void team_stop(struct team *team)
 {
 	crew_stop(&team->crew);
-}
-
-bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge)
-{
-	const struct plan *plan = team->plan;
-	size_t arenas = plan->load_threads + 1, one;
-
-	*wanted = *huge = 0;
-	for (size_t i = 0; i < arenas; i++) {
-		const struct arena *arena =
-			i ? &team->buffers[i - 1] : &team->arena;
-
-		if (!arena->base)
-			continue;
-		one = arena_huge_bytes(arena);
-		if (one == SIZE_MAX)
-			return false;
-		*wanted += arena->bytes;
-		*huge += one;
-	}
-	return true;
 }
 
 struct write_back team_write_back(const struct team *team)

@@ -30,6 +30,12 @@ struct team {
 	struct load_state *loaders;
 	struct arena *buffers;      /* of the load threads */
 	struct write_back *written; /* by each thread */
+	/*
+	 * Bytes that were to be on huge pages, and are, at the start line;
+	 * under -H and --json.
+	 */
+	size_t huge_wanted, huge;
+	bool huge_known; /* the kernel tells */
 };
 
 /*
@@ -42,12 +48,6 @@ bool team_start(struct team *team, const struct plan *plan,
 
 /* Tells the threads to stop. They may take a pass to do so: nobody waits. */
 void team_stop(struct team *team);
-
-/*
- * Bytes of all memory that was to be on huge pages, and bytes that are.
- * False: the kernel does not tell.
- */
-bool team_huge_bytes(const struct team *team, size_t *wanted, size_t *huge);
 
 /* What all threads have written back. */
 struct write_back team_write_back(const struct team *team);
