@@ -32,6 +32,8 @@ typedef void load_kernel(struct load_work *work);
 struct load_variant {
 	const char *name;
 	bool (*available)(void); /* NULL: on every one, and the last variant */
+	/* Whether none after it is faster on such a buffer; NULL: always. */
+	bool (*suits)(size_t buffer_bytes);
 	load_kernel *kernel;
 };
 
@@ -50,7 +52,8 @@ struct memload {
 	const char *system_call;
 	/* Opens what the kernel needs; false: failure says why not. */
 	bool (*open)(struct load_work *work);
-	const struct load_variant *variants; /* the first that can run is run */
+	const struct load_variant
+		*variants; /* the first that can and suits is run */
 };
 
 /* How far a load thread has come, in lines that only it writes. */
@@ -80,8 +83,9 @@ const struct memload *choose_memload(const char *text, struct error *error);
 /* Row i of the table; NULL: there are not so many. */
 const struct memload *memload_row(size_t i);
 
-/* The variant of its kernel that this CPU runs. */
-const struct load_variant *memload_variant(const struct memload *load);
+/* The variant of its kernel that this CPU runs on such a buffer. */
+const struct load_variant *memload_variant(const struct memload *load,
+					   size_t buffer_bytes);
 
 /* The least buffer that the load can run on, in bytes, given its pages. */
 size_t memload_min_bytes(const struct memload *load, size_t page);

@@ -238,7 +238,7 @@ static void print_plan(const struct plan *plan)
 	plan_print(plan, stdout);
 	if (plan->load)
 		printf("memload = %s\nmemload_variant = %s\n", plan->load->name,
-		       memload_variant(plan->load)->name);
+		       memload_variant(plan->load, plan->memory)->name);
 	printf("run_test_type = %s\n", !plan->load ? "RUN_CHASE"
 				       : plan->chase_threads
 					       ? "RUN_CHASE_LOADED"

@@ -224,6 +224,20 @@ static void test_variant(const struct memload *load,
 	   variant->name);
 }
 
+/* Whatever the size, what is run can be. */
+static void test_choice(const struct memload *load)
+{
+	const struct load_variant *variant = NULL;
+	bool good = true;
+
+	for (size_t bytes = LINE; bytes <= (size_t)1 << 30; bytes *= 2) {
+		variant = memload_variant(load, bytes);
+		good &= !variant->available || variant->available();
+	}
+	ok(good, "%s: the variant that is run, %s, can be", load->name,
+	   variant->name);
+}
+
 static void test_variants(const struct memload *load, const char *only)
 {
 	const struct load_variant *variant = load->variants;
@@ -235,10 +249,7 @@ static void test_variants(const struct memload *load, const char *only)
 			test_variant(load, variant);
 		variant++;
 	} while (!last);
-	variant = memload_variant(load);
-	ok(!variant->available || variant->available(),
-	   "%s: the variant that is run, %s, can be", load->name,
-	   variant->name);
+	test_choice(load);
 }
 
 /* Stands between memload_run() and a kernel, and ends the run. */
@@ -436,7 +447,7 @@ static void test_faults(void)
 	work.bytes = PAGES * page;
 	memset(real, FILL, PAGES * page);
 	getrusage(RUSAGE_SELF, &before);
-	memload_variant(load)->kernel(&work);
+	memload_variant(load, work.bytes)->kernel(&work);
 	getrusage(RUSAGE_SELF, &after);
 	ok(after.ru_minflt - before.ru_minflt >= PAGES * PASSES,
 	   "zero-fault: %ld faults for %d pages in %d passes",
