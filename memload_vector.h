@@ -20,6 +20,7 @@ typedef double VECTOR(doubles)
 #define DOUBLES VECTOR(doubles)
 #define VECTORS(bytes) ((bytes) / VECTOR_BYTES)
 #define LINE_VECTORS (CACHE_LINE_BYTES / VECTOR_BYTES)
+#define TWO_LINES (2 * LINE_VECTORS)
 
 /* Eight sums, so that the chain of no sum is what takes the time. */
 VECTOR_TARGET static void VECTOR(load_sum)(struct load_work *work)
@@ -118,6 +119,7 @@ VECTOR_TARGET static void VECTOR(load_add3)(struct load_work *work)
 	}
 }
 
+/* Two lines a turn, as the delay is before every two. */
 VECTOR_TARGET static void VECTOR(load_nontemporal_copy)(struct load_work *work)
 {
 	for (uint64_t pass = work->passes; pass; pass--) {
@@ -125,11 +127,17 @@ VECTOR_TARGET static void VECTOR(load_nontemporal_copy)(struct load_work *work)
 		const DOUBLES *from = (const DOUBLES *)work->array[1];
 		const DOUBLES *const end = from + VECTORS(work->bytes);
 
-		for (; from < end; from += LINE_VECTORS, to += LINE_VECTORS) {
-#define COPY(i) from[i]
-			STREAM_LINE(to, COPY);
-#undef COPY
+#define FIRST(i) from[i]
+#define SECOND(i) from[LINE_VECTORS + (i)]
+		for (; from + TWO_LINES <= end;
+		     from += TWO_LINES, to += TWO_LINES) {
+			STREAM_LINE(to, FIRST);
+			STREAM_LINE(to + LINE_VECTORS, SECOND);
 		}
+		if (from < end)
+			STREAM_LINE(to, FIRST);
+#undef FIRST
+#undef SECOND
 		rotate(work, 2);
 	}
 	STREAM_FENCE();
@@ -137,26 +145,30 @@ VECTOR_TARGET static void VECTOR(load_nontemporal_copy)(struct load_work *work)
 
 VECTOR_TARGET static void VECTOR(load_nontemporal_triad)(struct load_work *work)
 {
+	const uint64_t delay = work->delay;
+
 	for (uint64_t pass = work->passes; pass; pass--) {
 		DOUBLES *a = (DOUBLES *)work->array[0];
 		const DOUBLES *b = (const DOUBLES *)work->array[1];
 		const DOUBLES *c = (const DOUBLES *)work->array[2];
 		const DOUBLES *const end = b + VECTORS(work->bytes);
 
-		while (b < end) {
-			const DOUBLES *stop =
-				b + LINES_PER_DELAY * LINE_VECTORS;
-
-			wait_turns(work->delay);
-			do {
 #define TRIAD(i) (b[i] + TRIAD_SCALAR * c[i])
-				STREAM_LINE(a, TRIAD);
-#undef TRIAD
-				a += LINE_VECTORS;
-				b += LINE_VECTORS;
-				c += LINE_VECTORS;
-			} while (b < stop && b < end);
+#define FIRST(i) TRIAD(i)
+#define SECOND(i) TRIAD(LINE_VECTORS + (i))
+		for (; b + TWO_LINES <= end;
+		     a += TWO_LINES, b += TWO_LINES, c += TWO_LINES) {
+			wait_turns(delay);
+			STREAM_LINE(a, FIRST);
+			STREAM_LINE(a + LINE_VECTORS, SECOND);
 		}
+		if (b < end) {
+			wait_turns(delay);
+			STREAM_LINE(a, FIRST);
+		}
+#undef TRIAD
+#undef FIRST
+#undef SECOND
 		rotate(work, 3);
 	}
 	STREAM_FENCE();
@@ -166,6 +178,7 @@ VECTOR_TARGET static void VECTOR(load_nontemporal_triad)(struct load_work *work)
 #undef DOUBLES
 #undef VECTORS
 #undef LINE_VECTORS
+#undef TWO_LINES
 #undef TURN
 #undef FOR_TURN
 #undef VECTOR
