@@ -50,7 +50,6 @@ static const struct program program = {
 struct results {
 	struct chase_sampler chase_sampler;
 	struct load_sampler load_sampler;
-	bool chased, loaded;      /* is there something new to count? */
 	struct statistics chases; /* ns a step */
 	struct statistics loads;  /* MiB/s of all load threads */
 };
@@ -85,15 +84,17 @@ static bool begin(void *all_results, const struct team *team,
 	       load_sampler_init(&results->load_sampler, team, error);
 }
 
+/* A sample has something of all that runs, or it is none. */
 static bool look(void *all_results, const struct team *team)
 {
 	struct results *results = all_results;
+	const struct plan *plan = team->plan;
+	const bool chased = !plan->chase_threads ||
+			    chase_sample(&results->chase_sampler, team);
+	const bool loaded = !plan->load_threads ||
+			    load_sample(&results->load_sampler, team);
 
-	results->chased = team->plan->chase_threads &&
-			  chase_sample(&results->chase_sampler, team);
-	results->loaded = team->plan->load_threads &&
-			  load_sample(&results->load_sampler, team);
-	return results->chased || results->loaded;
+	return chased && loaded;
 }
 
 static void count(void *all_results, const struct team *team, bool afresh)
@@ -104,10 +105,10 @@ static void count(void *all_results, const struct team *team, bool afresh)
 		results->chases = (struct statistics){0};
 		results->loads = (struct statistics){0};
 	}
-	if (results->chased)
+	if (team->plan->chase_threads)
 		statistics_add(&results->chases,
 			       chase_average_ns(&results->chase_sampler, team));
-	if (results->loaded)
+	if (team->plan->load_threads)
 		statistics_add(&results->loads, results->load_sampler.total);
 }
 
@@ -250,17 +251,12 @@ static bool finish(const void *all_results, const struct plan *plan,
 {
 	const struct results *results = all_results;
 
-	if (plan->chase_threads && !results->chases.count)
-		return error_set(error,
-				 "--interval %g: no step was made in "
-				 "the time, make it longer",
-				 plan->options->interval);
-	if (plan->load_threads && !results->loads.count)
-		return error_set(error,
-				 "--interval %g: a load thread was at no time "
-				 "done with a pass, make it longer",
-				 plan->options->interval);
-	return true;
+	if (results->chases.count || results->loads.count)
+		return true;
+	return error_set(error,
+			 "--interval %g: a thread has come to no end of a "
+			 "batch of steps or a pass in the time, make it longer",
+			 plan->options->interval);
 }
 
 static void print_result(const void *results, const struct plan *plan)

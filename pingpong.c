@@ -263,16 +263,20 @@ struct tournament {
 	struct json json; /* under --json */
 };
 
-/* What is printed of a pair: its cell, and what stands before and after it. */
-static void print_pair(const struct tournament *tournament, size_t row,
-		       size_t column, const struct statistics *ns, int came)
+/* Prints what stands before a pair's cell, and then the cell. */
+static void print_pair_start(const struct cpu_list *cpus, size_t row,
+			     size_t column)
 {
-	const struct cpu_list *cpus = &tournament->cpus;
-
 	if (row == 0 && column == 1)
 		print_header(stdout, cpus);
 	if (column == row + 1)
 		print_row_start(stdout, cpus, row);
+	fflush(stdout);
+}
+
+static void print_pair(const struct cpu_list *cpus, size_t column,
+		       const struct statistics *ns, int came)
+{
 	if (ns->count || !came)
 		print_cell(stdout, ns->min);
 	if (came || column + 1 == cpus->count)
@@ -311,6 +315,8 @@ static bool play_pair(struct tournament *tournament, size_t row, size_t column,
 	if (!crew_start(&game->crew, 2, &places, play, game, error) ||
 	    !crew_await_start(&game->crew, came, error))
 		return false;
+	if (!tournament->options.json)
+		print_pair_start(cpus, row, column);
 	if (!*came)
 		*came = sample(&tournament->options, game, &ns);
 	crew_stop(&game->crew);
@@ -319,7 +325,7 @@ static bool play_pair(struct tournament *tournament, size_t row, size_t column,
 	if (tournament->options.json)
 		json_pair(&tournament->json, pair, &ns);
 	else
-		print_pair(tournament, row, column, &ns, *came);
+		print_pair(cpus, column, &ns, *came);
 	return true;
 }
 
