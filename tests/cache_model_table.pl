@@ -62,7 +62,7 @@ sub show {
 need_plugins();
 need_programs();
 print <<'EOF';
-| test | hits, measured | allocations, measured | private cache, SLC of the model | hits per private miss | allocations per private miss |
+| before → after | published hits | published allocations | private cache, SLC of the model | hits per private miss | allocations per private miss |
 | --- | --- | --- | --- | --- | --- |
 EOF
 for my $row (published()) {
