@@ -203,15 +203,34 @@ static bool take_malloc(struct arena *arena,
 	return true;
 }
 
-static bool set_policy(int mode, const unsigned long *nodes)
+/* A memory policy, with room for all nodes that Linux can be built for. */
+#define POLICY_NODES 1024
+#define BITS_PER_WORD (8 * sizeof(unsigned long))
+
+struct policy {
+	int mode;
+	unsigned long nodes[POLICY_NODES / BITS_PER_WORD];
+};
+
+static bool set_policy(const struct policy *policy)
 {
-	return syscall(SYS_set_mempolicy, mode, nodes, MAX_NODES + 1) == 0;
+	return syscall(SYS_set_mempolicy, policy->mode, policy->nodes,
+		       POLICY_NODES) == 0;
 }
 
-static void set_node(unsigned long *nodes, size_t node)
+static struct policy get_policy(void)
 {
-	nodes[node / (8 * sizeof(*nodes))] |= 1ul
-					      << node % (8 * sizeof(*nodes));
+	struct policy policy = {.mode = MPOL_DEFAULT};
+
+	/* Where it cannot be had, there is none but the default. */
+	syscall(SYS_get_mempolicy, &policy.mode, policy.nodes, POLICY_NODES,
+		NULL, 0);
+	return policy;
+}
+
+static void add_node(struct policy *policy, size_t node)
+{
+	policy->nodes[node / BITS_PER_WORD] |= 1ul << node % BITS_PER_WORD;
 }
 
 /*
@@ -224,11 +243,11 @@ static bool touch_share(const struct arena *arena, size_t page,
 			const uint64_t *weights, size_t node, uint64_t before,
 			uint64_t sum, struct error *error)
 {
-	unsigned long nodes[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+	struct policy one = {.mode = MPOL_BIND};
 	uint64_t turn;
 
-	set_node(nodes, node);
-	if (!set_policy(MPOL_BIND, nodes))
+	add_node(&one, node);
+	if (!set_policy(&one))
 		return error_set(error,
 				 "-W %zu:%llu: cannot have memory of node %zu: "
 				 "%s; see /sys/devices/system/node/has_memory",
@@ -245,7 +264,8 @@ static bool touch_share(const struct arena *arena, size_t page,
 static bool place_pages(const struct arena *arena, size_t page,
 			const uint64_t *weights, struct error *error)
 {
-	unsigned long all[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
+	const struct policy before_all = get_policy();
+	struct policy all = {.mode = MPOL_INTERLEAVE};
 	uint64_t sum = 0, before = 0;
 
 	for (size_t node = 0; node < MAX_NODES; node++)
@@ -253,16 +273,16 @@ static bool place_pages(const struct arena *arena, size_t page,
 	for (size_t node = 0; node < MAX_NODES; node++) {
 		if (weights[node] == 0)
 			continue;
-		set_node(all, node);
+		add_node(&all, node);
 		if (!touch_share(arena, page, weights, node, before, sum,
 				 error))
 			return false;
 		before += weights[node];
 	}
-	set_policy(MPOL_DEFAULT, NULL);
+	set_policy(&before_all);
 	/* A policy of its own keeps automatic NUMA balancing away. */
-	syscall(SYS_mbind, arena->base, arena->mapped, MPOL_INTERLEAVE, all,
-		MAX_NODES + 1, 0);
+	syscall(SYS_mbind, arena->base, arena->mapped, all.mode, all.nodes,
+		POLICY_NODES, 0);
 	return true;
 }
 
