@@ -3,6 +3,7 @@
 
 #include "machine.h"
 #include "options.h"
+#include "permutation.h"
 #include "signals.h"
 
 #include <errno.h>
@@ -233,54 +234,110 @@ static void add_node(struct policy *policy, size_t node)
 	policy->nodes[node / BITS_PER_WORD] |= 1ul << node % BITS_PER_WORD;
 }
 
-/*
- * Touches the pages that fall to one node while the thread's policy is that
- * node: unlike a policy for each range, that makes no mapping of its own for
- * each page, of which the kernel allows only some 65,000. Page i falls to the
- * node in whose share i mod the sum of all weights is.
- */
-static bool touch_share(const struct arena *arena, size_t page,
-			const uint64_t *weights, size_t node, uint64_t before,
-			uint64_t sum, struct error *error)
-{
-	struct policy one = {.mode = MPOL_BIND};
-	uint64_t turn;
+/* How pages are shared out to nodes. */
+struct shares {
+	const uint64_t *asked;     /* the weights as they were given */
+	size_t weights[MAX_NODES]; /* with no divisor in common */
+	size_t period;             /* pages after which it begins again */
+	size_t step;               /* spreads each node's pages over them */
+};
 
-	add_node(&one, node);
-	if (!set_policy(&one))
-		return error_set(error,
-				 "-W %zu:%llu: cannot have memory of node %zu: "
-				 "%s; see /sys/devices/system/node/has_memory",
-				 node, (unsigned long long)weights[node], node,
-				 strerror(errno));
-	for (size_t at = 0; at < arena->mapped; at += page) {
-		turn = at / page % sum;
-		if (turn >= before && turn < before + weights[node])
-			*(volatile char *)(arena->base + at) = 0;
+static struct shares get_shares(const uint64_t *weights)
+{
+	struct shares shares = {.asked = weights};
+	size_t divisor = 0;
+
+	for (size_t node = 0; node < MAX_NODES; node++)
+		divisor = common_divisor(divisor, (size_t)weights[node]);
+	for (size_t node = 0; node < MAX_NODES; node++) {
+		shares.weights[node] = (size_t)weights[node] / divisor;
+		shares.period += shares.weights[node];
+	}
+	shares.step = spreading_step(shares.period);
+	return shares;
+}
+
+static size_t node_of_page(const struct shares *shares, size_t number)
+{
+	size_t turn = (size_t)((uint64_t)(number % shares->period) *
+			       shares->step % shares->period);
+	size_t node = 0;
+
+	while (turn >= shares->weights[node])
+		turn -= shares->weights[node++];
+	return node;
+}
+
+static bool choose_node(const struct shares *shares, size_t node,
+			struct error *error)
+{
+	struct policy policy = {.mode = MPOL_BIND};
+
+	add_node(&policy, node);
+	return set_policy(&policy) ||
+	       error_set(error,
+			 "-W %zu:%llu: cannot have memory of node %zu: %s; "
+			 "see /sys/devices/system/node/has_memory",
+			 node, (unsigned long long)shares->asked[node], node,
+			 strerror(errno));
+}
+
+/*
+ * Touches each page while the thread's policy is the page's node. Unlike a
+ * policy for each range, that makes no mapping of its own for each page, of
+ * which the kernel allows only some 65,000.
+ */
+static bool touch_pages(const struct arena *arena, size_t page,
+			const struct shares *shares, struct error *error)
+{
+	size_t chosen = MAX_NODES, node;
+
+	for (size_t i = 0; i < arena->mapped / page; i++) {
+		node = node_of_page(shares, i);
+		if (node != chosen && !choose_node(shares, node, error))
+			return false;
+		chosen = node;
+		*(volatile char *)(arena->base + i * page) = 0;
 	}
 	return true;
 }
 
-static bool place_pages(const struct arena *arena, size_t page,
+/*
+ * Bytes that are on another node all the same, such as pages of a file that
+ * were there before. 0 where the kernel does not tell.
+ */
+static size_t misplaced_bytes(const struct arena *arena, size_t page,
+			      const struct shares *shares)
+{
+	size_t misplaced = 0;
+	void *address;
+	int node;
+
+	for (size_t i = 0; i < arena->mapped / page; i++) {
+		address = arena->base + i * page;
+		if (syscall(SYS_move_pages, 0, 1ul, &address, NULL, &node, 0))
+			return 0;
+		if (node >= 0 && (size_t)node != node_of_page(shares, i))
+			misplaced += page;
+	}
+	return misplaced;
+}
+
+static bool place_pages(struct arena *arena, size_t page,
 			const uint64_t *weights, struct error *error)
 {
-	const struct policy before_all = get_policy();
+	const struct shares shares = get_shares(weights);
+	const struct policy before = get_policy();
 	struct policy all = {.mode = MPOL_INTERLEAVE};
-	uint64_t sum = 0, before = 0;
 
-	for (size_t node = 0; node < MAX_NODES; node++)
-		sum += weights[node];
-	for (size_t node = 0; node < MAX_NODES; node++) {
-		if (weights[node] == 0)
-			continue;
-		add_node(&all, node);
-		if (!touch_share(arena, page, weights, node, before, sum,
-				 error))
-			return false;
-		before += weights[node];
-	}
-	set_policy(&before_all);
+	if (!touch_pages(arena, page, &shares, error))
+		return false;
+	set_policy(&before);
+	arena->misplaced = misplaced_bytes(arena, page, &shares);
 	/* A policy of its own keeps automatic NUMA balancing away. */
+	for (size_t node = 0; node < MAX_NODES; node++)
+		if (weights[node])
+			add_node(&all, node);
 	syscall(SYS_mbind, arena->base, arena->mapped, all.mode, all.nodes,
 		POLICY_NODES, 0);
 	return true;

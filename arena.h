@@ -20,9 +20,10 @@ struct arena_request {
 
 struct arena {
 	char *base;
-	size_t bytes;  /* what was asked for */
-	size_t mapped; /* the whole pages at base that belong to it */
-	bool fresh;    /* reads as zeros */
+	size_t bytes;     /* what was asked for */
+	size_t mapped;    /* the whole pages at base that belong to it */
+	bool fresh;       /* reads as zeros */
+	size_t misplaced; /* bytes on other nodes than weights say */
 };
 
 /*

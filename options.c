@@ -11,6 +11,9 @@
 #define FIRST_LONG_ONLY 256 /* what getopt returns for rows with no letter */
 #define MS_PER_SECOND 1000
 
+/* Enough for any proportion that a count of pages can show. */
+#define MAX_WEIGHT 65535
+
 /* More CPUs than Linux can be built for; bounds what a list may name. */
 #define MAX_CPU_NUMBER 65535
 
@@ -213,7 +216,7 @@ bool parse_weights(const char *text, uint64_t weights[MAX_NODES])
 	for (;; text = end + 1) {
 		if (!read_number(text, &node, &end) || node >= MAX_NODES ||
 		    *end != ':' || !read_number(end + 1, &weight, &end) ||
-		    weight > UINT32_MAX)
+		    weight > MAX_WEIGHT)
 			return false;
 		parsed[node] = weight;
 		if (*end != ',')
@@ -324,8 +327,8 @@ static void accepted_values(const struct option_row *row, char *buffer,
 	case OPTION_WEIGHTS:
 		snprintf(buffer, size,
 			 "expected node:weight,... with nodes from 0 to %d and "
-			 "weights that are not all 0, such as 0:3,1:1",
-			 MAX_NODES - 1);
+			 "weights to %d that are not all 0, such as 0:3,1:1",
+			 MAX_NODES - 1, MAX_WEIGHT);
 		break;
 	default:
 		snprintf(buffer, size, "expected a value");

@@ -116,7 +116,7 @@ void store_link(char *object, const char *next)
 	memcpy(object, &next, sizeof(next));
 }
 
-static size_t common_divisor(size_t a, size_t b)
+size_t common_divisor(size_t a, size_t b)
 {
 	while (b != 0) {
 		size_t rest = a % b;
@@ -125,6 +125,15 @@ static size_t common_divisor(size_t a, size_t b)
 		b = rest;
 	}
 	return a;
+}
+
+size_t spreading_step(size_t count)
+{
+	size_t step = count / 8 * 5 + 1;
+
+	while (common_divisor(step, count) != 1)
+		step++;
+	return step;
 }
 
 /*
@@ -139,9 +148,7 @@ static void choose_slots(struct layout *layout)
 	uint64_t key = layout->seed;
 	size_t turn = 0;
 
-	layout->slot_step = layout->slots / 8 * 5 + 1;
-	while (common_divisor(layout->slot_step, layout->slots) != 1)
-		layout->slot_step++;
+	layout->slot_step = spreading_step(layout->slots);
 	random_next(&key);
 	for (size_t row = 0; row < SLOT_ROWS; row++) {
 		if (turn == layout->slots) {

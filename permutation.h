@@ -65,6 +65,14 @@ size_t layout_length(const struct layout *layout);
  */
 size_t share_start(size_t count, size_t index, size_t parts);
 
+size_t common_divisor(size_t a, size_t b);
+
+/*
+ * A step with which i * step modulo count takes every value, neighbours far
+ * apart: near the golden section of count, and without a divisor in common.
+ */
+size_t spreading_step(size_t count);
+
 /* A pointer of a chase; elements need not be aligned. */
 char *load_link(const char *object);
 void store_link(char *object, const char *next);

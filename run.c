@@ -180,6 +180,23 @@ static void warn_of_small_pages(const char *program, const struct team *team)
 	report_warning(program, &warning);
 }
 
+/* Pages on other nodes than those that were asked for. */
+static void warn_of_misplaced_pages(const char *program,
+				    const struct team *team)
+{
+	struct error warning;
+	size_t misplaced = team->arena.misplaced;
+
+	for (size_t i = 0; i < team->plan->load_threads; i++)
+		misplaced += team->buffers[i].misplaced;
+	if (misplaced == 0)
+		return;
+	error_set(&warning,
+		  "-W: %.1f MiB are on other nodes than the weights say",
+		  (double)misplaced / (1 << 20));
+	report_warning(program, &warning);
+}
+
 /* A CPU quota that has stopped threads while they were timed. */
 static void warn_of_throttling(const struct run *run)
 {
@@ -211,6 +228,7 @@ static bool run_plan(const struct measurement *measurement,
 	    !report_beginning(&run, error))
 		return false;
 	warn_of_small_pages(measurement->program->name, &run.team);
+	warn_of_misplaced_pages(measurement->program->name, &run.team);
 	run.throttled = throttled_periods();
 	if (!take_samples(&run, error))
 		return false;
