@@ -106,11 +106,11 @@ proof: all aarch64
 	tests/proof.sh
 
 SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
-	$(wildcard * tests/* .ci/* patches/* bench/*))
+	$(wildcard * scripts/* tests/* .ci/* patches/* bench/*))
 
 lint:
 	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
-	shellcheck $(SHELL_SCRIPTS)
+	shellcheck -x $(SHELL_SCRIPTS)
 	clang-tidy --quiet $(wildcard *.c) -- $(NEEDED)
 
 install: all
