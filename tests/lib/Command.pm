@@ -176,7 +176,8 @@ sub options_of
 sub names_of
 {
 	my ($program, $list) = @_;
-	my ($part) = run("$program --help")->{out} =~ /^$list \(.*?\n((?:  .*\n)+)/m;
+	my ($part) = run("$program --help")->{out} =~ /^$list \((?:.*\n)*?((?:  .*\n)+)/m;
+	die "no $list in the help of $program\n" if !$part;
 	return map { /^  (\S+)/ } split /\n/, $part;
 }
 
