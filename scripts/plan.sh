@@ -130,20 +130,25 @@ sizes_by_level()
 	beyond "$1" "$2" "$2"
 }
 
-# From 4 KiB to beyond the caches, in 1 or 2 steps to an octave.
+# From 4 KiB to beyond the caches; for latency, at which caches show best,
+# two steps to each octave.
 sizes_between()
 {
 	largest=$(beyond "$1" "$2" "$2")
 	bytes=4096
 	while [ $bytes -lt "$largest" ]; do
 		echo $bytes
-		[ "$3" = 1 ] || echo $((bytes * 3 / 2))
-		bytes=$((bytes * 2))
+		if [ "$1" = latency ]; then
+			echo $((bytes * 3 / 2))
+			bytes=$((bytes * 2))
+		else
+			bytes=$((bytes * 4))
+		fi
 	done
 	echo "$largest"
 }
 
-# sizes WHAT THREADS STEPS
+# sizes WHAT THREADS
 sizes()
 {
 	if [ -n "${SWEEP_SIZES-}" ]; then
@@ -180,7 +185,7 @@ run_of_multiload()
 
 plan_latency()
 {
-	buffers=$(sizes latency 1 2)
+	buffers=$(sizes latency 1)
 	for bytes in $buffers; do
 		run_of_multiload -c simple "$chase" -t 1 -m "$bytes"
 	done
@@ -192,16 +197,20 @@ memloads()
 		echo "$SWEEP_LOADS"
 	else
 		"$bin/multiload" --help |
-			awk '/^Memloads/ { on = 1; next } on { print $1 }'
+			awk '/^Memloads/ { on = 1 } on && /^  / { print $1 }'
 	fi
 }
 
 plan_bandwidth()
 {
-	buffers=$(sizes bandwidth "$nr_cpus" 1)
+	buffers=$(sizes bandwidth "$nr_cpus")
 	for load in $(memloads); do
 		for bytes in $buffers; do
-			run_of_multiload -l "$load" -t "$nr_cpus" -m "$bytes"
+			command=$(run_of_multiload -l "$load" -t "$nr_cpus" \
+				-m "$bytes")
+			# A load of several arrays or of whole pages.
+			$command --dry-run 2>&1 | grep -q 'needs at least' ||
+				echo "$command"
 		done
 	done
 }
