@@ -238,7 +238,9 @@ static void print_plan(const struct plan *plan)
 {
 	plan_print(plan, stdout);
 	if (plan->load)
-		printf("memload = %s\nmemload_variant = %s\n", plan->load->name,
+		printf("memload = %s\n", plan->load->name);
+	if (plan->load && plan->options->verbose > 1)
+		printf("memload_variant = %s\n",
 		       memload_variant(plan->load, plan->memory)->name);
 	printf("run_test_type = %s\n", !plan->load ? "RUN_CHASE"
 				       : plan->chase_threads

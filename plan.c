@@ -286,6 +286,8 @@ void plan_json(const struct plan *plan, struct json *json)
 		json_chase(plan, json);
 	if (plan->load) {
 		json_text(json, "memload", plan->load->name);
+		json_text(json, "memload_variant",
+			  memload_variant(plan->load, plan->memory)->name);
 		json_count(json, "delay", options->delay);
 	}
 	json_count(json, "samples", options->samples);
