@@ -149,9 +149,10 @@ static uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t c)
 static bool check_memory(const struct plan *plan, struct error *error)
 {
 	const struct run_options *options = plan->options;
-	const char *whose;
+	const char *whose, *option = "-m";
 	uint64_t limit = memory_limit(&whose), need = plan->flush;
-	char asked[32], has[32], memory[32];
+	uint64_t value = options->memory;
+	char asked[32], needs[32], has[32];
 
 	if (limit > ADDRESS_SPACE) {
 		limit = ADDRESS_SPACE;
@@ -167,13 +168,20 @@ static bool check_memory(const struct plan *plan, struct error *error)
 	need = multiply_add(plan->memory, plan->load_threads, need);
 	if (need <= limit)
 		return true;
-	return error_set(error,
-			 "-m %s: %zu thread(s) need %s of memory in all, %s "
-			 "only %s",
-			 format_size(memory, sizeof(memory), options->memory),
-			 plan->chase_threads + plan->load_threads,
-			 format_size(asked, sizeof(asked), need), whose,
-			 format_size(has, sizeof(has), limit));
+	if (options->offset > plan->memory) {
+		option = "-O";
+		value = options->offset;
+	} else if (plan->memory > options->memory) {
+		option = "-s"; /* to one of which -m is rounded up */
+		value = options->stride;
+	}
+	return error_set(
+		error,
+		"%s %s: %zu thread(s) need %s of memory in all, %s only %s",
+		option, format_size(asked, sizeof(asked), value),
+		plan->chase_threads + plan->load_threads,
+		format_size(needs, sizeof(needs), need), whose,
+		format_size(has, sizeof(has), limit));
 }
 
 bool plan_resolve(struct plan *plan, const struct run_options *options,
