@@ -123,6 +123,7 @@ parse_options()
 			output=$2
 			shift
 			;;
+		--output=*) output=${1#*=} ;;
 		-h | --help)
 			usage
 			exit
@@ -274,7 +275,7 @@ open_log()
 
 die_unwritten()
 {
-	die "--output $output: cannot make that folder or write there"
+	die "--output ${output:-''}: cannot make that folder or write there"
 }
 
 open_results()
