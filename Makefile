@@ -5,7 +5,8 @@
 # make check           runs the tests; make check-all the long ones as well
 # make proof           shows what the write-back does, on emulated machines
 # make lint            formatting and static analysis, for developers
-# make install         to $(DESTDIR)$(PREFIX)
+# make install         to $(DESTDIR)$(PREFIX); make uninstall removes it
+# make dist            the last commit's sources, build/multichase-VERSION.tar.gz
 #
 # CC, CFLAGS, CPPFLAGS, LDFLAGS and LDLIBS are the user's. ARCH=NAME alone
 # chooses the cross compiler of that architecture. WERROR=1 is for developers.
@@ -49,7 +50,7 @@ COMPILE = $(CC) $(NEEDED) $(WARNINGS) $(CPPFLAGS) $(CFLAGS)
 all: $(PROGRAMS:%=$(BIN)/%)
 
 # Is there a static libc for this compiler? Asked only where it matters.
-ifneq ($(filter-out clean lint check-deps,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out clean lint check-deps uninstall dist,$(or $(MAKECMDGOALS),all)),)
 ifeq ($(origin LDFLAGS),file)
 STATIC := $(shell mkdir -p $(BUILD); echo 'int main(void) { return 0; }' | \
 	$(CC) -static -x c -o $(BUILD)/static_libc - 2>/dev/null && echo -static)
@@ -110,12 +111,43 @@ SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
 
 lint:
 	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
-	shellcheck -x $(SHELL_SCRIPTS)
+	shellcheck -x $(SHELL_SCRIPTS) completions/*.bash
 	clang-tidy --quiet $(wildcard *.c) -- $(NEEDED)
 
+# Where what is installed goes. run_multiload.sh finds its parts from BIN_DIR.
+SHARE = $(DESTDIR)$(PREFIX)/share
+BIN_DIR = $(DESTDIR)$(PREFIX)/bin
+PARTS_DIR = $(SHARE)/multichase
+MAN_DIR = $(SHARE)/man/man1
+BASH_DIR = $(SHARE)/bash-completion/completions
+ZSH_DIR = $(SHARE)/zsh/site-functions
+COMMANDS = $(PROGRAMS) run_multiload.sh
+PARTS = $(wildcard scripts/*)
+
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install $(PROGRAMS:%=$(BIN)/%) $(DESTDIR)$(PREFIX)/bin
+	install -d $(BIN_DIR) $(PARTS_DIR) $(MAN_DIR) $(BASH_DIR) $(ZSH_DIR)
+	install $(PROGRAMS:%=$(BIN)/%) run_multiload.sh $(BIN_DIR)
+	install $(filter-out %.sh,$(PARTS)) $(PARTS_DIR)
+	install -m 644 $(filter %.sh,$(PARTS)) $(PARTS_DIR)
+	install -m 644 $(COMMANDS:%=man/%.1) $(MAN_DIR)
+	install -m 644 completions/multichase.bash $(BASH_DIR)/multichase
+	for name in $(filter-out multichase,$(COMMANDS)); do \
+		ln -sf multichase $(BASH_DIR)/$$name || exit; \
+	done
+	install -m 644 completions/_multichase $(ZSH_DIR)
+
+uninstall:
+	rm -f $(PARTS:scripts/%=$(PARTS_DIR)/%)
+	! [ -d $(PARTS_DIR) ] || rmdir $(PARTS_DIR)
+	rm -f $(COMMANDS:%=$(BIN_DIR)/%) $(COMMANDS:%=$(MAN_DIR)/%.1) \
+		$(COMMANDS:%=$(BASH_DIR)/%) $(ZSH_DIR)/_multichase
+
+# The sources of the last commit; the same bytes whoever makes it.
+DIST = multichase-$(VERSION)
+dist:
+	@mkdir -p build
+	git -c tar.umask=0022 archive --prefix=$(DIST)/ -o build/$(DIST).tar HEAD
+	gzip -9nf build/$(DIST).tar
 
 clean:
 	rm -rf build
@@ -123,5 +155,6 @@ clean:
 
 FORCE:
 
-.PHONY: all aarch64 check-deps check check-all proof lint install clean FORCE
+.PHONY: all aarch64 check-deps check check-all proof lint install \
+	uninstall dist clean FORCE
 .DELETE_ON_ERROR:
