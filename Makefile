@@ -39,9 +39,11 @@ BIN = .
 
 # What the sources need, whatever CFLAGS are.
 STANDARD = gnu11
-NEEDED = -std=$(STANDARD) -D_GNU_SOURCE -DVERSION='"$(VERSION)"' -pthread \
-	-I$(BUILD) -I. -MMD -MP
-WARNINGS = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+# (Files of 2 GiB and more on 32-bit systems too.)
+NEEDED = -std=$(STANDARD) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
+	-DVERSION='"$(VERSION)"' -pthread -I$(BUILD) -I. -MMD -MP
+# One compiler makes all of a program: how others pass things is no concern.
+WARNINGS = -Wall -Wextra -Wno-psabi -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wpointer-arith $(if $(filter-out 0,$(WERROR)),-Werror)
 # A tight loop that straddles a line of the instruction cache is slower.
 KERNEL_FLAGS = -falign-functions=64 -falign-loops=64
