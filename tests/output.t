@@ -158,7 +158,7 @@ sub check_multiload
 	my $what = "multiload $arguments";
 	my $begin = time;
 	my $result = run("multiload -v -n 4 -m 1m -T 64k --seed 17 --warmup 0 $times $arguments");
-	my ($plan, $lines) = split_plan($result->{out});
+	my ($plan, $lines) = split_plan($result->{out} =~ s/^memload_variant = \w+\n//mr);
 	my %row = table_of($result->{out});
 	my $y = $arguments =~ /-y/ ? $stamp : '';
 	my (@latencies, @totals, %of);
