@@ -257,8 +257,9 @@ static bool take_memory(struct team *team, struct error *error)
 	if (!team->chasers || !team->loaders || !team->buffers ||
 	    !team->written)
 		return error_set(error, "no memory for the state of threads");
-	if (plan->chase_threads &&
-	    !arena_map(&team->arena, &plan->arena, error))
+	if (!plan->chase_threads)
+		return true;
+	if (!arena_map(&team->arena, &plan->arena, error))
 		return false;
 	team->layout = plan->layout;
 	team->layout.base = team->arena.base + plan->options->offset;
