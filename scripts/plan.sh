@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154 # the caller sets variables
 # SPDX-License-Identifier: Apache-2.0
 # What a sweep runs: plan KIND prints it, a command a line. Sourced by
-# run_multiload.sh, which has set quick, samples, sockets, remote, affinity and
+# run_multiload.sh, which has set quick, test, samples, sockets, remote, affinity and
 # extra; bin, the folder of the programs; and work, with machine.txt in it.
 
 # fact NAME: what describe_machine said of it, or nothing.
@@ -201,18 +201,33 @@ memloads()
 	fi
 }
 
+# Loads of several arrays or of whole pages leave out what is too small.
 plan_bandwidth()
 {
 	buffers=$(sizes bandwidth "$nr_cpus")
 	for load in $(memloads); do
+		fits='' refusal=''
 		for bytes in $buffers; do
 			command=$(run_of_multiload -l "$load" -t "$nr_cpus" \
 				-m "$bytes")
-			# A load of several arrays or of whole pages.
-			$command --dry-run 2>&1 | grep -q 'needs at least' ||
-				echo "$command"
+			refusal=$($command --dry-run 2>&1 |
+				sed -n '/needs at least/s/.*error: //p')
+			[ -z "$refusal" ] || continue
+			echo "$command"
+			fits=1
 		done
+		[ -n "$fits" ] || warn "bandwidth: no $load: $refusal"
 	done
+}
+
+# two_cpus WHAT: are there as many as that needs?
+two_cpus()
+{
+	[ "$nr_cpus" = 1 ] || return 0
+	why="needs two CPUs, this process may use CPU $cpus only"
+	[ -n "$quick" ] || die "TEST $test: $why"
+	warn "no $1: $why"
+	return 1
 }
 
 # Turns of the delay loop, about a cycle each: from as fast as a core can to
@@ -223,7 +238,7 @@ all_delays='0 8 16 32 64 128 256 512 1024 2048 4096 8192'
 # injects delays, at each of its speeds.
 plan_loaded()
 {
-	[ "$nr_cpus" -gt 1 ] || return 0
+	two_cpus 'loaded latency' || return 0
 	bytes=$(beyond 'loaded latency' "$nr_cpus" 1)
 	for load in $(memloads); do
 		case $load in
@@ -251,7 +266,7 @@ some_cpus()
 
 plan_cores()
 {
-	[ "$nr_cpus" -gt 1 ] || return 0
+	two_cpus 'core-to-core times' || return 0
 	echo "pingpong -u --interval ${SWEEP_INTERVAL-0.02} --cpus" \
 		"$(some_cpus "$cpus")"
 }

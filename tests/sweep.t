@@ -284,7 +284,7 @@ my %two_sockets = (
 	$ENV{SWEEP_ROOT} = machine('one', 'proc/self/status' => "Cpus_allowed_list:\t1\n");
 	is_refused(run([script(qw(2 1 1 --dry-run))]), 'TEST 2: needs two CPUs', 'loaded latency on one CPU');
 	my $run = run([script(qw(--quick --dry-run))]);
-	is_deeply([$run->{exit}, scalar(() = $run->{err} =~ /warning: no (?:loaded|cores) test/g)], [0, 2], '--quick on one CPU: without two tests');
+	is_deeply([$run->{exit}, scalar(() = $run->{err} =~ /warning: no (?:loaded latency|core-to-core times): needs two CPUs/g)], [0, 2], '--quick on one CPU: without two tests');
 	unlike($run->{out}, qr/chaseload|pingpong/, 'and none of their commands');
 }
 
@@ -316,7 +316,13 @@ SKIP: {
 		is((lines("$tmp/real/cores.csv"))[0], 'CpuA,CpuB,HandOverNS', 'cores: the header');
 	}
 	my @real = names_of('multiload', 'Memloads');
-	delete $ENV{SWEEP_LOADS};
+	local $ENV{SWEEP_LOADS} = 'stream-sum zero-fault';
+	$run = run([words("$top/run_multiload.sh 1 --dry-run")]);
+	unlike($run->{out}, qr/zero-fault/, 'bandwidth: a load that needs more than any of the sizes is left out');
+	like($run->{err}, qr/^[^\n]*warning: bandwidth: no zero-fault: -m 6[^:]*: [^\n]*needs at least[^\n]*\n\z/, 'and that is said');
+	$ENV{SWEEP_LOADS} = 'zero-fault';
+	like(run([words("$top/run_multiload.sh 1 --dry-run")])->{err}, qr/error: there is nothing to run\n\z/, 'bandwidth: of nothing');
+	delete @ENV{qw(SWEEP_LOADS SWEEP_SIZES)};
 	$run = run([words("$top/run_multiload.sh 1 --dry-run")]);
 	my %planned = map { $_ => 1 } $run->{out} =~ / -l (\S+)/g;
 	is_deeply([sort keys %planned], [sort @real], 'bandwidth: every memload of --help');
