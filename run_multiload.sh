@@ -229,6 +229,10 @@ run_command()
 # Results.
 #
 
+# A small busybox has one of them.
+checksum='cksum'
+command -v cksum >/dev/null || checksum=md5sum
+
 # What tells one sweep from another: its commands, and the machine.
 identity()
 {
@@ -236,7 +240,7 @@ identity()
 		cat "$work/plan.$1"
 		fact cpu
 		fact kernel
-	} | cksum
+	} | $checksum
 }
 
 # blocks KIND: how many runs are recorded.
@@ -364,7 +368,7 @@ run_sweep()
 	end_progress
 	for kind in $kinds; do
 		echo "$output/$kind.csv: $(wc -l <"$work/plan.$kind") points," \
-			"$iterations time(s)"
+			"runs of each: $iterations"
 	done
 }
 

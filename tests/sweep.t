@@ -288,6 +288,17 @@ my %two_sockets = (
 	unlike($run->{out}, qr/chaseload|pingpong/, 'and none of their commands');
 }
 
+# In an initramfs there may be a busybox and nothing else.
+SKIP: {
+	skip 'busybox was not found', 2 if !found('busybox');
+	mkdir "$tmp/busybox";
+	run([qw(busybox --install -s), "$tmp/busybox"]);
+	local @ENV{qw(PATH SWEEP_SIZES)} = ("$tmp/busybox", '4k 8k');
+	my $run = run(["$tmp/busybox/sh", script(qw(0 2 1 --output), "$tmp/in_busybox")]);
+	is_deeply([$run->{exit}, $run->{err}], [0, ''], 'in a busybox: exit 0, stderr empty');
+	is(sizes("$tmp/in_busybox/latency.csv"), '4k 8k 4k 8k', 'in a busybox: every size, twice');
+}
+
 # On a terminal, and only there, how far it is and how long it will take.
 SKIP: {
 	skip 'script was not found', 2 if !found('script');
