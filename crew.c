@@ -175,8 +175,13 @@ bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 
 bool crew_meet(struct crew *crew)
 {
+	bool all_well;
+
 	pthread_barrier_wait(&crew->barrier);
-	return !atomic_load(&crew->failed);
+	all_well = !atomic_load(&crew->failed);
+	/* Nobody goes on, and fails, before all have seen the same. */
+	pthread_barrier_wait(&crew->barrier);
+	return all_well;
 }
 
 bool crew_start_line(struct crew *crew)
