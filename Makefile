@@ -80,6 +80,7 @@ $(BUILD)/flags: FORCE
 
 $(BIN)/multichase $(BIN)/multiload: $(SHARED:%=$(BUILD)/%.o)
 $(PROGRAMS:%=$(BIN)/%): $(BIN)/%: $(BUILD)/%.o $(COMMON:%=$(BUILD)/%.o)
+	@mkdir -p $(BIN)
 	$(CC) -pthread $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 -include $(wildcard $(BUILD)/*.d)

@@ -142,7 +142,7 @@ static void test_native(void)
 
 static void test_too_much(void)
 {
-	struct arena_request request = request_of(SIZE_MAX / 4);
+	struct arena_request request = request_of(SIZE_MAX / 16 * 15);
 
 	ok(!maps(&request) && strstr(error.text, "-m: cannot map ") &&
 		   strstr(error.text, strerror(ENOMEM)),
