@@ -122,11 +122,29 @@ static void test_additions(bool relaxed)
 	   "nothing more is seen at the next look");
 }
 
+/* An addition each 0.1 ns, for a day. */
+static void test_day(void)
+{
+	const uint64_t day_ns = UINT64_C(24) * 3600 * NS_PER_SECOND;
+	const uint64_t seen = contest.seen[0];
+
+	_Static_assert(sizeof(contest.adders->made) == 8, "made");
+	_Static_assert(sizeof(*contest.counter) == 8, "counter");
+	atomic_store(&contest.adders[0].made, seen + 10 * day_ns);
+	look(&contest, day_ns);
+	ok(contest.ns[0] > 0.0999 && contest.ns[0] < 0.1001,
+	   "the additions of a day: %g ns each", contest.ns[0]);
+	atomic_fetch_add(&contest.adders[0].made, 1);
+	look(&contest, 7);
+	ok(contest.ns[0] == 7, "and then each is seen");
+}
+
 int main(void)
 {
 	test_lines();
 	test_late();
 	test_additions(false);
 	test_additions(true);
+	test_day();
 	return tap_end();
 }

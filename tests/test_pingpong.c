@@ -100,6 +100,18 @@ static void test_game(const struct exchange *exchange, size_t nr_elements)
 	   "%s: samples are numbers", exchange->name);
 }
 
+/* A hand-over each 0.1 ns, for a day. */
+static void test_day(void)
+{
+	static struct game game;
+	const uint64_t day = UINT64_C(10) * 24 * 3600 * NS_PER_SECOND;
+
+	_Static_assert(sizeof(game.players[0].handed) == 8, "handed");
+	atomic_store(&game.players[0].handed, day);
+	atomic_store(&game.players[1].handed, day + 1);
+	ok(count_handed(&game) == 2 * day + 1, "the hand-overs of a day");
+}
+
 int main(void)
 {
 	alarm(60); /* for players that do not stop */
@@ -117,6 +129,7 @@ int main(void)
 		   "1024:                                              12.5\n",
 		   "CPUs up to 131071");
 	test_wide_cell();
+	test_day();
 	for (size_t i = 0; i < NR_EXCHANGES; i++) {
 		test_game(&exchanges[i], 0);
 		test_game(&exchanges[i], 1000);
