@@ -23,7 +23,7 @@ TIMED = chase memload pingpong fairness
 ifdef ARCH
 ifeq ($(origin CC),default)
 ifneq ($(ARCH),$(shell uname -m))
-CC = $(patsubst arm64,aarch64,$(ARCH))-linux-gnu-gcc
+CC = $(patsubst i386,i686,$(patsubst arm64,aarch64,$(ARCH)))-linux-gnu-gcc
 endif
 endif
 endif
@@ -48,11 +48,15 @@ WARNINGS = -Wall -Wextra -Wno-psabi -Wshadow -Wstrict-prototypes -Wmissing-proto
 # A tight loop that straddles a line of the instruction cache is slower.
 KERNEL_FLAGS = -falign-functions=64 -falign-loops=64
 COMPILE = $(CC) $(NEEDED) $(WARNINGS) $(CPPFLAGS) $(CFLAGS)
+LINK = $(CC) -pthread $(CFLAGS) $(LDFLAGS)
 
 all: $(PROGRAMS:%=$(BIN)/%)
 
 # Is there a static libc for this compiler? Asked only where it matters.
 ifneq ($(filter-out clean lint check-deps uninstall dist,$(or $(MAKECMDGOALS),all)),)
+ifeq ($(shell command -v $(firstword $(CC))),)
+$(error there is no compiler $(CC))
+endif
 ifeq ($(origin LDFLAGS),file)
 STATIC := $(shell mkdir -p $(BUILD); echo 'int main(void) { return 0; }' | \
 	$(CC) -static -x c -o $(BUILD)/static_libc - 2>/dev/null && echo -static)
@@ -75,13 +79,13 @@ $(BUILD)/expand.h: gen_expand
 # Changes when the compiler or its flags do, so that all is built anew.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(BUILD)
-	@echo '$(subst ','\'',$(COMPILE))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(COMPILE))' > $@
+	@echo '$(subst ','\'',$(COMPILE) $(LINK))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(COMPILE) $(LINK))' > $@
 
 $(BIN)/multichase $(BIN)/multiload: $(SHARED:%=$(BUILD)/%.o)
 $(PROGRAMS:%=$(BIN)/%): $(BIN)/%: $(BUILD)/%.o $(COMMON:%=$(BUILD)/%.o)
 	@mkdir -p $(BIN)
-	$(CC) -pthread $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(LINK) -o $@ $^ $(LDLIBS)
 
 -include $(wildcard $(BUILD)/*.d)
 
@@ -130,23 +134,24 @@ ZSH_DIR = $(SHARE)/zsh/site-functions
 COMMANDS = $(PROGRAMS) run_multiload.sh
 PARTS = $(wildcard scripts/*)
 
-install: all
-	install -d $(BIN_DIR) $(PARTS_DIR) $(MAN_DIR) $(BASH_DIR) $(ZSH_DIR)
-	install $(PROGRAMS:%=$(BIN)/%) run_multiload.sh $(BIN_DIR)
-	install $(filter-out %.sh,$(PARTS)) $(PARTS_DIR)
-	install -m 644 $(filter %.sh,$(PARTS)) $(PARTS_DIR)
-	install -m 644 $(COMMANDS:%=man/%.1) $(MAN_DIR)
-	install -m 644 completions/multichase.bash $(BASH_DIR)/multichase
+# What was built, by whatever compiler, is installed; what was not is built.
+install: $(filter-out $(wildcard $(PROGRAMS:%=$(BIN)/%)),$(PROGRAMS:%=$(BIN)/%))
+	install -d "$(BIN_DIR)" "$(PARTS_DIR)" "$(MAN_DIR)" "$(BASH_DIR)" "$(ZSH_DIR)"
+	install $(PROGRAMS:%=$(BIN)/%) run_multiload.sh "$(BIN_DIR)"
+	install $(filter-out %.sh,$(PARTS)) "$(PARTS_DIR)"
+	install -m 644 $(filter %.sh,$(PARTS)) "$(PARTS_DIR)"
+	install -m 644 $(COMMANDS:%=man/%.1) "$(MAN_DIR)"
+	install -m 644 completions/multichase.bash "$(BASH_DIR)"/multichase
 	for name in $(filter-out multichase,$(COMMANDS)); do \
-		ln -sf multichase $(BASH_DIR)/$$name || exit; \
+		ln -sf multichase "$(BASH_DIR)"/$$name || exit; \
 	done
-	install -m 644 completions/_multichase $(ZSH_DIR)
+	install -m 644 completions/_multichase "$(ZSH_DIR)"
 
 uninstall:
-	rm -f $(PARTS:scripts/%=$(PARTS_DIR)/%)
-	! [ -d $(PARTS_DIR) ] || rmdir $(PARTS_DIR)
-	rm -f $(COMMANDS:%=$(BIN_DIR)/%) $(COMMANDS:%=$(MAN_DIR)/%.1) \
-		$(COMMANDS:%=$(BASH_DIR)/%) $(ZSH_DIR)/_multichase
+	rm -f $(PARTS:scripts/%="$(PARTS_DIR)"/%)
+	! [ -d "$(PARTS_DIR)" ] || rmdir "$(PARTS_DIR)"
+	rm -f $(COMMANDS:%="$(BIN_DIR)"/%) $(COMMANDS:%="$(MAN_DIR)"/%.1) \
+		$(COMMANDS:%="$(BASH_DIR)"/%) "$(ZSH_DIR)"/_multichase
 
 # The sources of the last commit; the same bytes whoever makes it.
 DIST = multichase-$(VERSION)
@@ -154,6 +159,10 @@ dist:
 	@mkdir -p build
 	git -c tar.umask=0022 archive --prefix=$(DIST)/ -o build/$(DIST).tar HEAD
 	gzip -9nf build/$(DIST).tar
+
+ifneq ($(filter clean,$(MAKECMDGOALS)),)
+.NOTPARALLEL: # make -j8 clean all
+endif
 
 clean:
 	rm -rf build

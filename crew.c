@@ -90,6 +90,25 @@ static bool pin_self(int cpu, struct error *error)
 			 cpu, strerror(errno));
 }
 
+/* Adds what would be accepted to an error. Returns false. */
+static bool name_allowed_cpus(struct error *error)
+{
+	const size_t used = strlen(error->text);
+	struct cpu_list cpus;
+	struct error ignored;
+	FILE *end =
+		fmemopen(error->text + used, sizeof(error->text) - used, "w");
+
+	if (end && allowed_cpus(&cpus, &ignored)) {
+		fputs(": this process may use CPUs ", end);
+		write_cpus(end, &cpus);
+		free(cpus.cpu);
+	}
+	if (end)
+		fclose(end);
+	return false;
+}
+
 /* Tries each CPU, so that none is found out in the midst of a run. */
 static bool try_cpus(const struct cpu_list *cpus, struct error *error)
 {
@@ -103,7 +122,7 @@ static bool try_cpus(const struct cpu_list *cpus, struct error *error)
 		usable = pin_self(cpus->cpu[i], error);
 	sched_setaffinity(0, size, mask);
 	CPU_FREE(mask);
-	return usable;
+	return usable || name_allowed_cpus(error);
 }
 
 bool choose_cpus(struct cpu_list *cpus, const struct cpu_list *asked,

@@ -304,13 +304,11 @@ static bool measure_all(struct contest *contest, int *came, struct error *error)
 	return true;
 }
 
-static bool begin_json(struct contest *contest, struct error *error)
+static void json_plan(const void *context, struct json *json)
 {
+	const struct contest *contest = context;
 	const struct options *options = &contest->options;
-	struct json *json = &contest->json;
 
-	if (!report_json_start(json, program.name, error))
-		return false;
 	json_object(json, "configuration");
 	json_cpus(json, "cpus", &contest->cpus);
 	json_cpus(json, "late_cpus", &options->late);
@@ -319,6 +317,15 @@ static bool begin_json(struct contest *contest, struct error *error)
 	json_number(json, "warmup_s", options->warmup);
 	json_number(json, "interval_s", options->interval);
 	json_end_object(json);
+}
+
+static bool begin_json(struct contest *contest, struct error *error)
+{
+	struct json *json = &contest->json;
+
+	if (!report_json_start(json, program.name, error))
+		return false;
+	json_plan(contest, json);
 	json_array(json, "samples");
 	return true;
 }
@@ -410,9 +417,11 @@ int main(int argc, char **argv)
 	const struct job job = {
 		.options = &contest.options,
 		.dry_run = &contest.options.dry_run,
+		.json = &contest.options.json,
 		.context = &contest,
 		.resolve = resolve,
 		.print_plan = print_plan,
+		.json_plan = json_plan,
 		.run = run,
 	};
 

@@ -358,8 +358,9 @@ static bool play_pairs(struct tournament *tournament, int *came,
 	return true;
 }
 
-static void json_plan(struct json *json, const struct tournament *tournament)
+static void json_plan(const void *context, struct json *json)
 {
+	const struct tournament *tournament = context;
 	const struct options *options = &tournament->options;
 
 	json_object(json, "configuration");
@@ -380,7 +381,7 @@ static bool run_json(struct tournament *tournament, struct error *error)
 
 	if (!report_json_start(json, program.name, error))
 		return false;
-	json_plan(json, tournament);
+	json_plan(tournament, json);
 	json_array(json, "pairs");
 	if (!play_pairs(tournament, &came, error))
 		return false;
@@ -471,9 +472,11 @@ int main(int argc, char **argv)
 	const struct job job = {
 		.options = &tournament.options,
 		.dry_run = &tournament.options.dry_run,
+		.json = &tournament.options.json,
 		.context = &tournament,
 		.resolve = resolve,
 		.print_plan = print_plan,
+		.json_plan = json_plan,
 		.run = run,
 	};
 

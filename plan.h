@@ -70,7 +70,9 @@ struct run_options {
 		RUN_FLAG('L', "longer", longer,                                \
 			 "longer chase: a new permutation in each slot"),      \
 		RUN_ROW('m', "memory", "SIZE", OPTION_SIZE, memory, 1,         \
-			MAX_SIZE, "256m", "total memory"),                     \
+			MAX_SIZE, "256m",                                      \
+			"memory of the chase, and of each thread that runs a " \
+			"memload"),                                            \
 		RUN_FLAG('o', "ordered", ordered,                              \
 			 "ordered instead of random"),                         \
 		RUN_ROW('O', "offset", "SIZE", OPTION_SIZE, offset, 0,         \
@@ -102,7 +104,7 @@ struct run_options {
 			 "begin lines of samples and results with the time"),  \
 		OPTION_ROWS_JOB(struct run_options),                           \
 		RUN_FLAG(0, "dirty-start", dirty_start,                        \
-			 "leave the lines dirty from being initialised"),      \
+			 "write nothing back (aarch64): lines stay dirty"),    \
 		RUN_ROW(0, "seed", "N", OPTION_COUNT, seed, 0, UINT64_MAX,     \
 			"1", "of the random numbers that order the chase")
 

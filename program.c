@@ -3,6 +3,21 @@
 
 #include "report.h"
 
+static bool show_plan(const struct program *program, const struct job *job,
+		      struct error *error)
+{
+	struct json json;
+
+	if (!*job->json) {
+		job->print_plan(job->context);
+		return true;
+	}
+	if (!report_json_start(&json, program->name, error))
+		return false;
+	job->json_plan(job->context, &json);
+	return report_json_end(&json, error);
+}
+
 int program_run(const struct program *program, const struct job *job, int argc,
 		char **argv)
 {
@@ -19,9 +34,8 @@ int program_run(const struct program *program, const struct job *job, int argc,
 	}
 	if (!job->resolve(job->context, &error))
 		return report_error(program->name, &error);
-	if (*job->dry_run)
-		job->print_plan(job->context);
-	else if (!job->run(job->context, &error))
+	if (!(*job->dry_run ? show_plan(program, job, &error)
+			    : job->run(job->context, &error)))
 		return report_error(program->name, &error);
 	return report_end(program->name);
 }

@@ -4,18 +4,21 @@
 #define PROGRAM_H
 
 #include "error.h"
+#include "json.h"
 #include "options.h"
 
 #include <stdbool.h>
 
 /* A program's own part in it. */
 struct job {
-	void *options;       /* what the command line fills */
-	const bool *dry_run; /* among them */
-	void *context;       /* what the functions are given */
+	void *options;              /* what the command line fills */
+	const bool *dry_run, *json; /* among them */
+	void *context;              /* what the functions are given */
 	/* All checks and roundings. */
 	bool (*resolve)(void *context, struct error *error);
 	void (*print_plan)(const void *context);
+	/* The same as the member "configuration" of --json. */
+	void (*json_plan)(const void *context, struct json *json);
 	/* Measures, and prints the results. */
 	bool (*run)(void *context, struct error *error);
 };

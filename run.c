@@ -46,21 +46,37 @@ static bool take_sample(struct run *run)
 /* How long nothing may move until a run gives up. */
 #define MAX_IDLE_NS (10 * NS_PER_SECOND)
 
+/* Shorter runs show no progress. */
+#define PATIENCE_NS (2 * NS_PER_SECOND)
+
+/* Shows how much of the time has passed; -v shows the samples instead. */
+static bool show_progress(const struct run_options *options, uint64_t begin)
+{
+	const double all = (double)seconds_to_ns(options->warmup) +
+			   (double)seconds_to_ns(options->interval) *
+				   (double)(options->samples + !options->timed);
+
+	return !options->verbose && options->samples && all > PATIENCE_NS &&
+	       report_progress("sampling", (double)(now_ns() - begin) / all);
+}
+
 /* Samples until there are enough or, if timed, until their time has passed. */
 static bool take_samples(struct run *run, struct error *error)
 {
 	const struct run_options *options = run->plan->options;
 	const uint64_t interval = seconds_to_ns(options->interval);
 	const uint64_t wanted = options->samples + 1; /* one is dropped */
-	uint64_t moved_at, end;
+	uint64_t begin = now_ns(), moved_at, end;
+	const bool shown = show_progress(options, begin);
+	bool good;
 
-	run->came = signals_wait(now_ns() + seconds_to_ns(options->warmup));
-	if (!run->measurement->begin(run->measurement->results, &run->team,
-				     error))
-		return false;
+	run->came = signals_wait(begin + seconds_to_ns(options->warmup));
+	good = run->measurement->begin(run->measurement->results, &run->team,
+				       error);
 	moved_at = now_ns();
 	end = moved_at + interval * options->samples;
-	while (!run->came && !ferror(stdout)) {
+	while (good && !run->came && !ferror(stdout)) {
+		show_progress(options, begin);
 		run->came = signals_wait(now_ns() + interval);
 		if (run->came)
 			break;
@@ -68,13 +84,14 @@ static bool take_samples(struct run *run, struct error *error)
 			moved_at = now_ns();
 		else if (now_ns() - moved_at > MAX_IDLE_NS)
 			break;
-		if (crew_failed(&run->team.crew, error))
-			return false;
+		good = !crew_failed(&run->team.crew, error);
 		if (options->timed ? now_ns() >= end
 				   : options->samples && run->seen == wanted)
 			break;
 	}
-	return true;
+	if (shown)
+		report_progress_end();
+	return good;
 }
 
 static void print_write_back(const struct write_back *all)
@@ -262,6 +279,13 @@ static void print_plan(const void *context)
 	request->measurement->print_plan(&request->plan);
 }
 
+static void json_plan(const void *context, struct json *json)
+{
+	const struct request *request = context;
+
+	plan_json(&request->plan, json);
+}
+
 static bool carry_out(void *context, struct error *error)
 {
 	const struct request *request = context;
@@ -279,9 +303,11 @@ int run_measurement(const struct measurement *measurement, int argc,
 	const struct job job = {
 		.options = &request.options,
 		.dry_run = &request.options.dry_run,
+		.json = &request.options.json,
 		.context = &request,
 		.resolve = resolve,
 		.print_plan = print_plan,
+		.json_plan = json_plan,
 		.run = carry_out,
 	};
 
