@@ -1,0 +1,171 @@
+#!/usr/bin/env perl
+# SPDX-License-Identifier: Apache-2.0
+#
+# Numbers under stress: programs and single threads that are stopped for a while
+# in the midst of sampling, more threads than CPUs, 512 threads, and counts
+# beyond 32 bits. Whatever is printed stays well-formed and finite.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Command;
+use JSON::PP;
+use POSIX qw(uname);
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $stop_seconds = $ENV{CHECK_ALL} ? 5 : 1.5;
+my $many = 512;
+my $number = qr/\d+\.\d+/;
+my $cpus = () = allowed_cpus();
+
+# ptrace(2), for which Perl has no function, stops one thread of a program.
+my %ptrace_numbers = (x86_64 => 101, aarch64 => 117, riscv64 => 117);
+my $ptrace = $ptrace_numbers{(uname())[4]};
+use constant {PTRACE_DETACH => 17, PTRACE_SEIZE => 0x4206, PTRACE_INTERRUPT => 0x4207};
+use constant WALL => 0x40000000;
+
+# The numbers that JSON holds, wherever they are.
+sub numbers
+{
+	my ($of) = @_;
+
+	return map { numbers($_) } values %$of if ref $of eq 'HASH';
+	return map { numbers($_) } @$of if ref $of eq 'ARRAY';
+	return ref $of || !defined $of || $of !~ /^-?[\d.]/ ? () : $of;
+}
+
+sub is_finite { my ($text) = @_; return $text !~ /\b(?:inf|nan)/i }
+
+# Success, quiet, and each line of stdout as one of the patterns.
+sub well_formed
+{
+	my ($what, $result, @patterns) = @_;
+	my @odd = grep { my $line = $_; !grep { $line =~ /^(?:$_)$/ } @patterns } split /\n/, $result->{out};
+
+	is(join(' ', $result->{exit} // "signal $result->{signal}", $result->{err}), '0 ', "$what: exit 0, stderr empty");
+	is("@odd", '', "$what: each line is as it should be");
+	ok(is_finite($result->{out}), "$what: no inf, no nan");
+}
+
+# Waits for a number of lines that match, then does it, then waits for the end.
+sub interrupted
+{
+	my ($command, $pattern, $do) = @_;
+	my $job = start($command);
+
+	wait_for(sub { slurp($job->{out}) =~ /^$pattern/m }) or diag("$command: no $pattern");
+	$do->($job);
+	return finish($job);
+}
+
+sub stop_all
+{
+	my ($job) = @_;
+
+	kill 'STOP', $job->{pid};
+	sleep $stop_seconds;
+	kill 'CONT', $job->{pid};
+}
+
+# Stops the thread that was started last. False: that is not permitted.
+sub stop_thread
+{
+	my ($job) = @_;
+	my ($thread) = sort { $b <=> $a } map { m{/(\d+)$} } glob "/proc/$job->{pid}/task/*";
+
+	return 0 if !$ptrace || syscall($ptrace, PTRACE_SEIZE, $thread, 0, 0) != 0;
+	syscall($ptrace, PTRACE_INTERRUPT, $thread, 0, 0);
+	waitpid($thread, WALL);
+	sleep $stop_seconds;
+	return syscall($ptrace, PTRACE_DETACH, $thread, 0, 0) == 0;
+}
+
+my $value = qr/\w+ = .*/;
+my $ns_line = qr/(?: *$number )+ avg= *$number/;
+my $chase = 'multichase -v -m 1m -n 12 -X --interval 0.25';
+my $load = 'multiload -v -m 1m -n 12 -X --warmup 0 --interval 0.25 -l stream-sum';
+my $total = qr/.*Total\(MiB\/s\)=.*PerThread=.*/;
+my @load_lines = ($value, $total, qr/Chas.*|LdAvg.*/, qr/Samples.*/, qr/\d+ *\t.*/);
+
+# A program that is stopped as a whole.
+well_formed('multichase stopped', interrupted("$chase -t 2", $ns_line, \&stop_all), $value, $ns_line, qr/ *$number/);
+my $stopped = interrupted("$load -t 2", $total, \&stop_all);
+well_formed('multiload stopped', $stopped, @load_lines);
+my %row = table_of($stopped->{out});
+cmp_ok($row{LdAvgMibs} // 0, '>', 0, 'multiload stopped: a bandwidth');
+$stopped = interrupted('fairness -t 0.25 -n 4', qr/ +$number/, \&stop_all);
+well_formed('fairness stopped', $stopped, qr/(?:un)?relaxed:/, qr/(?: +$number)+/);
+SKIP: {
+	skip 'pingpong needs two CPUs', 3 if $cpus < 2;
+	my ($one, $two) = allowed_cpus();
+	$stopped = interrupted("pingpong -u --cpus $one,$two", qr/ +\d+ +\d+/, \&stop_all);
+	well_formed('pingpong stopped', $stopped, qr/ +\d+ +\d+/, qr/ *\d+: +$number/);
+}
+
+# One thread that is stopped: its column says 0, and the others go on.
+SKIP: {
+	my $permitted;
+	my $one = sub { my ($command, $pattern) = @_;
+		return interrupted($command, $pattern, sub { $permitted = stop_thread($_[0]) }) };
+	$stopped = $one->("$chase -t 2", $ns_line);
+	skip 'ptrace is not permitted here', 1 if !$permitted;
+	well_formed('one thread stopped', $stopped, $value, $ns_line, qr/ *$number/);
+	like($stopped->{out}, qr/^(?: *$number +0\.000| *0\.000 +$number) +avg= *$number$/m,
+		'one thread stopped: 0 in its column while it was');
+	$stopped = $one->("$chase -t 1", $ns_line);
+	well_formed('the only thread stopped', $stopped, $value, $ns_line, qr/ *$number/);
+	unlike($stopped->{out}, qr/^ *0\.000 /m, 'the only thread stopped: no sample of nothing');
+	is(scalar(() = $stopped->{out} =~ /avg=/g), 12, 'the only thread stopped: all samples are taken');
+	my $timed = $chase =~ s/-n 12/-N -n 8/r =~ s/ --interval \S+//r;
+	$stopped = $one->("$timed -t 1", $ns_line);
+	like($stopped->{out}, qr/^timed out: \d+ samples, [1-9]\d* stalls, \d+ iterations per msec$/m,
+		'the only thread stopped, -N: it counts stalls');
+	well_formed('a load thread stopped', $one->("$load -t 2", $total), @load_lines);
+	well_formed('loaded latency, a load thread stopped',
+		$one->("$load -c chaseload -t 2 -s 256", $total), @load_lines);
+}
+
+# More threads than CPUs, and many of them.
+sub many_threads
+{
+	my ($what, $command, $good) = @_;
+	my $result = run($command);
+	my $said = join ' ', $result->{exit} // "signal $result->{signal}", $result->{err};
+
+	# On a busy machine a thread may not come to its turn, which is said.
+	$said = '0 ' if $said =~ /^1 \w+: error: --interval .* make it longer\n\z/ && $result->{out} eq '';
+	is($said, '0 ', "$what: $command");
+	ok($result->{exit} || $good->($result->{out}), "$what: its result") or diag($result->{out});
+}
+my $is_number = sub { $_[0] =~ /\A *$number\n\z/ && $_[0] > 0 };
+my $has_load = sub { my %of = table_of($_[0]); %of && $of{LdAvgMibs} > 0 };
+
+for my $threads (2 * $cpus + 1, $many) {
+	my $stride = 8 * $many;
+	# Each thread should come to its turn in a sample of multiload.
+	my $seconds = $threads == $many ? 2 : 0.5;
+
+	many_threads("$threads threads", "multichase -X -t $threads -s $stride -m 4m -n 1 --interval 0.25", $is_number);
+	many_threads("$threads threads", "multiload -X -t $threads -l stream-sum -m 64k -n 1 --warmup 1 --interval $seconds",
+		$has_load);
+	many_threads("$threads threads",
+		"multiload -X -t $threads -c chaseload -l stream-copy -m 64k -n 1 --warmup 1 --interval $seconds", $has_load);
+}
+my $job = start("multiload -X -t $many -l stream-sum -m 64k -n 0 --warmup 0 --interval 2 -v");
+ok(wait_for(sub { slurp($job->{out}) =~ /nr_threads = $many/ }), "$many threads are started");
+is(finish($job, 'TERM')->{signal}, POSIX::SIGTERM(), "$many threads: SIGTERM ends them");
+
+# Counts that need more than 32 bits, in as long as that takes at 0.5 ns a step.
+if ($ENV{CHECK_ALL}) {
+	my $result = run('multichase -c parallel10 -s 128 -m 8k -n 3 --interval 2 --json');
+	my $of = eval { JSON::PP->new->decode($result->{out}) } || {};
+	my ($best, $worst) = @{$of->{result}{ns_statistics} || {}}{qw(min max)};
+
+	cmp_ok($best // 0, '>', 0.01, 'counts beyond 32 bits: no step is faster than any CPU');
+	cmp_ok($worst // 1e9, '<', 1e3, 'counts beyond 32 bits: nor slower');
+	diag(sprintf 'the count had %.1f bits', log($of->{result}{steps_per_ms} * 8000) / log 2) if $best;
+	is(scalar(grep { !/^-?\d/ } numbers($of)), 0, 'counts beyond 32 bits: numbers are numbers');
+}
+
+done_testing();
