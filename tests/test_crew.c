@@ -20,7 +20,7 @@
 
 #define MAX_THREADS 8
 /* Their stacks have to fit into an address space of 32 bits. */
-#define MANY_THREADS (sizeof(void *) < 8 ? 128 : 512)
+#define MANY_THREADS ((size_t)(sizeof(void *) < 8 ? 128 : 512))
 #define NR_MEETINGS 3
 #define MAX_DELAY_NS 100000
 

@@ -1,0 +1,171 @@
+#!/usr/bin/env perl
+# SPDX-License-Identifier: Apache-2.0
+#
+# Where the system is small: no /sys, no /proc, a read-only /sys, huge pages
+# that are off, limits of cgroups (version 1 and 2), a CPU quota, one CPU, and
+# memory that may not become code (prctl PR_SET_MDWE). Files that the kernel
+# would show stand in a folder that is mounted over the real one.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Command;
+use File::Path qw(make_path);
+use POSIX qw(uname);
+use Test::More;
+
+my $short = '-n 1 --interval 0.05';
+my $chase = "multichase -m 1m -F 0 $short";
+my $load = "multiload -m 1m -l stream-sum --warmup 0 $short";
+my $number = qr/\A *\d+\.\d+\n\z/;
+
+# A command line with mounts before it that nobody else sees.
+my ($unshare) = grep { run("$_ true")->{exit} == 0 } 'unshare -m', 'unshare -rm';
+
+sub confined
+{
+	my ($mounts, $command) = @_;
+	my $line = join ' ', map { "'$_'" } words($command);
+
+	return [split(' ', $unshare), 'sh', '-c', "set -e; $mounts; exec $line"];
+}
+
+sub runs
+{
+	my ($what, $command, $good) = @_;
+	my $result = run($command);
+
+	is(join(' ', $result->{exit} // "signal $result->{signal}", $result->{err}), '0 ', "$what: exit 0, stderr empty");
+	like($result->{out}, $good, "$what: a result");
+}
+
+sub refuses
+{
+	my ($what, $command, $words) = @_;
+	my $result = run($command);
+
+	is(join(' ', $result->{exit} // "signal $result->{signal}", $result->{out}), '1 ', "$what: exit 1, stdout empty");
+	like($result->{err}, qr/\A\w+: error: [^\n]*$words[^\n]*\n\z/, "$what: one line says it");
+}
+
+# Files under a folder, by their paths; its path is returned.
+sub folder_of
+{
+	my ($name, %files) = @_;
+	my $folder = "$tmp/$name";
+
+	for (keys %files) {
+		my ($parent) = "$folder/$_" =~ m{(.*)/};
+		make_path($parent);
+		spew("$folder/$_", $files{$_});
+	}
+	return $folder;
+}
+
+sub no_folders
+{
+	for my $folder ('/sys', '/proc') {
+		my $none = "mount -t tmpfs none $folder";
+
+		runs("no $folder: multichase", confined($none, $chase), $number);
+		runs("no $folder: multichase --json", confined($none, "$chase --json"), qr/"result":/);
+		runs("no $folder: multiload", confined($none, $load), qr/\n1 .*stream-sum\n\z/);
+		runs("no $folder: fairness", confined($none, 'fairness -n 1 -t 0.05'), qr/relaxed:/);
+	}
+	refuses('no /sys: -H', confined('mount -t tmpfs none /sys', "$chase -H"), '-H: this kernel has no transparent huge');
+	my $result = run(confined('mount -t tmpfs none /proc', "multichase -H -m 4m -F 0 $short"));
+	is($result->{exit}, 0, 'no /proc: -H runs') if has_thp();
+	like($result->{err}, qr/\A\w+: warning: -H: the kernel does not tell[^\n]*\n\z/,
+		'no /proc: -H says that nobody knows') if has_thp();
+}
+
+sub thp_settings
+{
+	my $path = 'kernel/mm/transparent_hugepage/enabled';
+	my $sys = folder_of('thp', $path => "always madvise [never]\n");
+	my $mount = "mount --bind $sys /sys";
+
+	refuses('read-only /sys, huge pages off: -H', confined("$mount; mount -o remount,bind,ro /sys", "$chase -H"),
+		'-H: transparent huge pages are off; write "madvise" to /sys/');
+	runs('read-only /sys: without -H', confined("$mount; mount -o remount,bind,ro /sys", $chase), $number);
+	my $job = start(confined($mount, "multichase -H -m 4m -F 0 -n 0 --interval 0.05 -v"));
+	ok(wait_for(sub { slurp("$sys/$path") =~ /^madvise/ }), 'huge pages off: -H switches them');
+	ok(wait_for(sub { slurp($job->{out}) =~ /avg=/ }), 'huge pages off: -H runs');
+	is(finish($job, 'TERM')->{signal}, POSIX::SIGTERM(), 'huge pages off: SIGTERM ends it');
+	like(slurp("$sys/$path"), qr/^never/, 'huge pages off: the setting is put back');
+}
+
+# A cgroup as its own process sees it.
+my %versions = (
+	'version 1' => {
+		line => "5:cpu,cpuacct:/a/b\n4:memory:/a/b\n",
+		memory => ['memory/a/memory.limit_in_bytes', 'memory/a/b/memory.limit_in_bytes', 'memory/memory.limit_in_bytes'],
+		stat => 'cpu/a/cpu.stat',
+		none => 9223372036854771712,
+	},
+	'version 2' => {
+		line => "0::/a/b\n",
+		memory => ['a/memory.max', 'a/b/memory.max', 'c/memory.max'],
+		stat => 'a/b/cpu.stat',
+		none => 'max',
+	},
+);
+
+sub cgroups
+{
+	my ($name) = @_;
+	my $version = $versions{$name};
+	my ($above, $own, $other) = @{$version->{memory}};
+	my $folder = folder_of($name =~ s/ //r, $above => "33554432\n", $own => "$version->{none}\n",
+		$other => "$version->{none}\n", $version->{stat} => "nr_periods 7\nnr_throttled 3\n");
+
+	spew("$folder/line", $version->{line});
+	my $mounts = "mount --bind $folder/line /proc/\$\$/cgroup; mount -t tmpfs none /sys; mkdir -p /sys/fs/cgroup; "
+		. "mount --bind $folder /sys/fs/cgroup";
+	refuses("cgroup $name: more than its memory", confined($mounts, "multichase -m 33m -F 0 $short"),
+		"-m 33 MiB: .*this process's cgroup has only 32(?:.0)? MiB");
+	runs("cgroup $name: less than its memory", confined($mounts, "multichase -m 31m -F 0 $short"), $number);
+	runs("cgroup $name: throttled before, not now", confined($mounts, $chase), $number);
+	my $job = start(confined($mounts, "multichase -m 1m -F 0 -n 8 --interval 0.25 -v"));
+	wait_for(sub { slurp($job->{out}) =~ /avg=/ });
+	spew("$folder/$version->{stat}", "nr_periods 9\nnr_throttled 5\n");
+	my $result = finish($job);
+	is($result->{exit}, 0, "cgroup $name: throttled while it ran: exit 0");
+	like($result->{err}, qr/\A\w+: warning: a CPU quota[^\n]* in 2 periods[^\n]*\n\z/,
+		"cgroup $name: throttled while it ran: a warning");
+}
+
+# Memory that is written may not become code.
+sub no_new_code
+{
+	my %prctl = (x86_64 => 157, aarch64 => 167, riscv64 => 167);
+	my $number_of = $prctl{(uname())[4]};
+	my $mdwe = sub { syscall($number_of, 65, 1, 0, 0, 0) == 0 or POSIX::_exit(77) };
+
+	return fail('the number of prctl is not known here') if !$number_of;
+	SKIP: {
+		skip 'this kernel has no PR_SET_MDWE', 1
+			if run(['true'], before => $mdwe)->{exit};
+		my $result = run("$chase -c branch", before => $mdwe);
+		is("$result->{exit} $result->{out}", '1 ', 'MDWE: -c branch: exit 1, stdout empty');
+		like($result->{err}, qr/\A\w+: error: -c[^\n]* does not allow [^\n]*\n\z/, 'MDWE: -c branch: one line says why');
+		$result = run($chase, before => $mdwe);
+		is("$result->{exit} $result->{err}", '0 ', 'MDWE: -c simple runs');
+		like($result->{out}, $number, 'MDWE: and has a result');
+	}
+}
+
+SKIP: {
+	skip 'mounts of its own are not permitted here', 1 if !$unshare;
+	no_folders();
+	thp_settings();
+	cgroups($_) for sort keys %versions;
+}
+no_new_code();
+SKIP: {
+	skip 'taskset was not found', 1 if !found('taskset');
+	my ($one) = allowed_cpus();
+	refuses('one CPU: -t 2', "taskset -c $one $chase -t 2", 'more threads than cpus available');
+	runs('one CPU: fairness', "taskset -c $one fairness -n 1 -t 0.05", qr/\Aunrelaxed:\n( +\d+\.\d){2} +0\.0/);
+}
+done_testing();
