@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Older libc headers lack these; the values are the kernel's interface. */
@@ -27,6 +28,12 @@
 #define MPOL_INTERLEAVE 3
 #endif
 
+#ifndef TMPFS_MAGIC
+#define TMPFS_MAGIC 0x01021994ul
+#endif
+#ifndef RAMFS_MAGIC
+#define RAMFS_MAGIC 0x858458f6ul
+#endif
 #ifndef HUGETLBFS_MAGIC
 #define HUGETLBFS_MAGIC 0x958458f6ul
 #endif
@@ -96,7 +103,8 @@ static bool map_anonymous(struct arena *arena,
 	}
 	if (base == MAP_FAILED)
 		return error_set(
-			error, "-m: cannot map %s of memory: %s; ask for less",
+			error, "%s: cannot map %s of memory: %s; ask for less",
+			request->option,
 			format_size(size, sizeof(size), arena->mapped),
 			strerror(errno));
 	arena->base = base;
@@ -162,6 +170,7 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 		     struct error *error)
 {
 	size_t page = native_page_size();
+	char size[32];
 	int fd = open(request->file, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
@@ -178,8 +187,15 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 			   MAP_SHARED, fd, 0);
 	arena->fresh = false;
 	if (arena->base == MAP_FAILED)
-		error_set(error, "-f %.200s: cannot map %zu bytes of it: %s",
-			  request->file, arena->mapped, strerror(errno));
+		error_set(error,
+			  "-f %.200s: cannot map %zu bytes of it, in pages of "
+			  "%s: %s",
+			  request->file, arena->mapped,
+			  format_size(size, sizeof(size), page),
+			  errno == ENOMEM && page > native_page_size()
+				  ? "too few are free in /sys/kernel/mm/"
+				    "hugepages"
+				  : strerror(errno));
 	close(fd); /* the mapping keeps the file */
 	return arena->base != MAP_FAILED;
 }
@@ -291,13 +307,19 @@ static bool touch_pages(const struct arena *arena, size_t page,
 			const struct shares *shares, struct error *error)
 {
 	size_t chosen = MAX_NODES, node;
+	volatile char *byte;
 
+	/* A node that is not there is found out before a page is written. */
+	for (node = 0; node < MAX_NODES; node++)
+		if (shares->weights[node] && !choose_node(shares, node, error))
+			return false;
 	for (size_t i = 0; i < arena->mapped / page; i++) {
 		node = node_of_page(shares, i);
 		if (node != chosen && !choose_node(shares, node, error))
 			return false;
 		chosen = node;
-		*(volatile char *)(arena->base + i * page) = 0;
+		byte = arena->base + i * page;
+		*byte = arena->fresh ? 0 : *byte;
 	}
 	return true;
 }
@@ -343,6 +365,21 @@ static bool place_pages(struct arena *arena, size_t page,
 	return true;
 }
 
+bool arena_takes_memory(const struct arena_request *request)
+{
+	struct statfs where;
+	struct stat what = {0};
+
+	if (!request->file)
+		return true;
+	if (stat(request->file, &what) == 0 && S_ISCHR(what.st_mode) &&
+	    what.st_rdev == makedev(1, 5)) /* /dev/zero */
+		return true;
+	return statfs(request->file, &where) == 0 && S_ISREG(what.st_mode) &&
+	       ((unsigned long)where.f_type == TMPFS_MAGIC ||
+		(unsigned long)where.f_type == RAMFS_MAGIC);
+}
+
 size_t arena_page_bytes(const struct arena_request *request)
 {
 	return request->thp ? thp_size() : request->page_size;
@@ -374,14 +411,25 @@ bool arena_map(struct arena *arena, const struct arena_request *request,
 			   error);
 }
 
-bool arena_make_executable(const struct arena *arena, struct error *error)
+bool arena_make_executable(const struct arena *arena, const char *chase,
+			   struct error *error)
 {
 	if (mprotect(arena->base, arena->mapped, PROT_READ | PROT_EXEC) == 0)
 		return true;
 	return error_set(error,
-			 "-c: this chase runs code in the arena, and the "
-			 "system does not allow that there: %s",
-			 strerror(errno));
+			 "-c %.200s: this chase runs code in the arena, and "
+			 "the system does not allow that there: %s",
+			 chase, strerror(errno));
+}
+
+bool arena_try_executable(const struct arena *arena, const char *chase,
+			  struct error *error)
+{
+	return arena_make_executable(arena, chase, error) &&
+	       (mprotect(arena->base, arena->mapped, PROT_READ | PROT_WRITE) ==
+			0 ||
+		error_set(error, "-c %.200s: cannot write to the arena: %s",
+			  chase, strerror(errno)));
 }
 
 /* What /proc/self/smaps says of one mapping. */
@@ -465,20 +513,29 @@ static void restore_and_die(int signal_number)
 	raise(signal_number); /* SA_RESETHAND has made it deadly again */
 }
 
-/* The signals that end a program in passing; main sees to those it awaits. */
+/*
+ * All signals that end a program, if nothing was decided about them: not those
+ * that stop or continue it or are ignored, nor SIGBUS, which is explained.
+ */
 static void restore_on_signals(void)
 {
-	static const int deadly[] = {SIGQUIT, SIGPIPE, SIGALRM, SIGUSR1,
-				     SIGUSR2, SIGILL,  SIGABRT, SIGFPE,
-				     SIGSEGV, SIGTRAP, SIGXCPU, SIGXFSZ};
+	static const int harmless[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN,
+				       SIGTTOU, SIGCONT, SIGCHLD, SIGURG,
+				       SIGBUS,  SIGWINCH};
 	struct sigaction action = {.sa_handler = restore_and_die,
 				   .sa_flags = SA_RESETHAND};
 	struct sigaction old;
+	bool deadly;
 
-	for (size_t i = 0; i < sizeof(deadly) / sizeof(*deadly); i++)
-		if (sigaction(deadly[i], NULL, &old) == 0 &&
-		    old.sa_handler == SIG_DFL)
-			sigaction(deadly[i], &action, NULL);
+	for (int i = 1; i <= SIGRTMAX; i++) {
+		deadly = sigaction(i, NULL, &old) == 0 &&
+			 old.sa_handler == SIG_DFL;
+		for (size_t j = 0; j < sizeof(harmless) / sizeof(*harmless);
+		     j++)
+			deadly = deadly && harmless[j] != i;
+		if (deadly)
+			sigaction(i, &action, NULL);
+	}
 }
 
 bool thp_enable(struct error *error)
@@ -488,8 +545,8 @@ bool thp_enable(struct error *error)
 	if (!read_file(THP_SETTING, setting, sizeof(setting)))
 		return error_set(error,
 				 "-H: this kernel has no transparent huge "
-				 "pages (%s cannot be read); use -p",
-				 THP_SETTING);
+				 "pages (%s: %s); use -p",
+				 THP_SETTING, strerror(errno));
 	if (!strstr(setting, "[never]"))
 		return true;
 	restore_on_signals();

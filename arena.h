@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct arena_request {
+	const char *option; /* that asks for it, in messages */
 	size_t bytes;
 	size_t page_size; /* a power of two; native or above: hugetlb */
 	bool thp;         /* transparent huge pages; else refused */
@@ -38,7 +39,15 @@ bool arena_map(struct arena *arena, const struct arena_request *request,
 size_t arena_page_bytes(const struct arena_request *request);
 
 /* Takes write permission from the arena and gives execute permission. */
-bool arena_make_executable(const struct arena *arena, struct error *error);
+bool arena_make_executable(const struct arena *arena, const char *chase,
+			   struct error *error);
+
+/* Would that be allowed? It is done and undone. */
+bool arena_try_executable(const struct arena *arena, const char *chase,
+			  struct error *error);
+
+/* Whether the arena will be in this process's memory, not in some device's. */
+bool arena_takes_memory(const struct arena_request *request);
 
 /*
  * Bytes of the arena that are on transparent huge pages now, or SIZE_MAX if

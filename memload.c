@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memload.h"
 
+#include "machine.h"
 #include "options.h"
 #include "timer.h"
 
@@ -452,7 +453,7 @@ bool memload_prepare(struct load_state *state, struct error *error)
 	*work = (struct load_work){
 		.bytes = state->bytes / load->arrays / unit * unit,
 		.delay = load->delayed ? state->delay : 0,
-		.page = state->page,
+		.page = native_page_size(),
 	};
 	for (size_t i = 0; i < load->arrays; i++)
 		work->array[i] = state->buffer + i * work->bytes;

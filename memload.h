@@ -20,7 +20,7 @@ struct load_work {
 	size_t bytes;            /* of each array: whole cache lines */
 	uint64_t passes;         /* after each, the arrays change their roles */
 	uint64_t delay;          /* nops before every two lines of output */
-	size_t page;             /* bytes of a page of the arrays */
+	size_t page;             /* bytes of a native one */
 	int zeros;               /* a file that reads as zeros */
 	int failure;             /* errno of a system call that failed, or 0 */
 	uint64_t sum;            /* a result, so that loads are not dropped */

@@ -38,7 +38,10 @@ static bool open_zeros(struct load_work *work)
 	return work->zeros >= 0;
 }
 
-/* Written, not read: the zero page serves for all pages that are only read. */
+/*
+ * Written, not read: the zero page serves for all pages that are only read.
+ * Native pages are touched, for a huge one may not be had when it is its turn.
+ */
 static void load_zero_fault(struct load_work *work)
 {
 	for (uint64_t pass = work->passes; pass; pass--) {

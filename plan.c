@@ -28,6 +28,7 @@ static bool check_page_size(struct plan *plan, struct error *error)
 				 options->file,
 				 options->use_malloc ? "-M" : "-p");
 	plan->arena.page_size = (size_t)size;
+	plan->arena.option = "-m";
 	plan->arena.thp = options->thp;
 	return true;
 }
@@ -162,7 +163,7 @@ static bool check_memory(const struct plan *plan, struct error *error)
 		return error_set(error, "-F %s: %s only %s of memory",
 				 format_size(asked, sizeof(asked), plan->flush),
 				 whose, format_size(has, sizeof(has), limit));
-	if (plan->chase_threads && !options->file)
+	if (plan->chase_threads && arena_takes_memory(&plan->arena))
 		need = multiply_add(1, plan->memory,
 				    multiply_add(1, options->offset, need));
 	need = multiply_add(plan->memory, plan->load_threads, need);

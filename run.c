@@ -168,6 +168,9 @@ static bool report_result(struct run *run, struct error *error)
 		measurement->print_result(measurement->results, run->plan);
 		return true;
 	}
+	if (run->seen == 1) /* the only one was not dropped */
+		measurement->json_sample(measurement->results, &run->team,
+					 json);
 	json_end_array(json);
 	json_count(json, "signal", (uint64_t)run->came);
 	json_object(json, "result");
@@ -229,6 +232,20 @@ static void warn_of_throttling(const struct run *run)
 	report_warning(run->measurement->program->name, &warning);
 }
 
+/* Names what of the options may not be there when it is touched. */
+static void explain_bus_error(const char *program,
+			      const struct run_options *options)
+{
+	char what[256], page[32];
+
+	if (options->file)
+		snprintf(what, sizeof(what), "-f %.200s", options->file);
+	else
+		snprintf(what, sizeof(what), "-p %s",
+			 format_size(page, sizeof(page), options->page_size));
+	signals_explain_bus_error(program, what);
+}
+
 static bool run_plan(const struct measurement *measurement,
 		     const struct plan *plan, struct error *error)
 {
@@ -237,8 +254,7 @@ static bool run_plan(const struct measurement *measurement,
 
 	run.measurement = measurement;
 	run.plan = plan;
-	signals_hold();
-	signals_explain_bus_error(measurement->program->name);
+	explain_bus_error(measurement->program->name, plan->options);
 	if (plan->options->thp && !thp_enable(error))
 		return false;
 	if (!team_start(&run.team, plan, error) ||

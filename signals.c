@@ -64,7 +64,7 @@ void signals_die(int signal_number)
 	_exit(128 + signal_number); /* not reached */
 }
 
-static char bus_message[256];
+static char bus_message[512];
 
 static void explain_bus_error(int signal_number)
 {
@@ -78,14 +78,14 @@ static void explain_bus_error(int signal_number)
 	_exit(1);
 }
 
-void signals_explain_bus_error(const char *program)
+void signals_explain_bus_error(const char *program, const char *what)
 {
 	struct sigaction action = {.sa_handler = explain_bus_error};
 
 	snprintf(bus_message, sizeof(bus_message),
-		 "%s: error: memory that was mapped (-p or -f) could not be "
+		 "%s: error: %.200s: memory that was mapped could not be "
 		 "had when it was first touched: ask for less with -m, or free "
 		 "hugetlb pages or space on the file system\n",
-		 program);
+		 program, what);
 	sigaction(SIGBUS, &action, NULL);
 }

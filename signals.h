@@ -29,8 +29,8 @@ _Noreturn void signals_die(int signal_number);
 /*
  * Lets the program end with one line on stderr if memory that was promised
  * cannot be had when it is first touched (SIGBUS): a hugetlb page, a block of
- * a file.
+ * a file. what: the option that asks for it.
  */
-void signals_explain_bus_error(const char *program);
+void signals_explain_bus_error(const char *program, const char *what);
 
 #endif /* SIGNALS_H */

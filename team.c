@@ -137,7 +137,9 @@ static void make_executable(struct team *team, size_t index)
 
 	if (!team->plan->choice.chase->encode)
 		return;
-	if (index == 0 && !arena_make_executable(&team->arena, &error))
+	if (index == 0 &&
+	    !arena_make_executable(&team->arena, team->plan->choice.text,
+				   &error))
 		crew_fail(&team->crew, &error);
 	cpu_refetch();
 }
@@ -243,6 +245,7 @@ static bool take_memory(struct team *team, struct error *error)
 {
 	const struct plan *plan = team->plan;
 	const struct arena_request flush = {
+		.option = "-F",
 		.bytes = (size_t)plan->flush,
 		.page_size = native_page_size(),
 	};
@@ -259,7 +262,9 @@ static bool take_memory(struct team *team, struct error *error)
 		return error_set(error, "no memory for the state of threads");
 	if (!plan->chase_threads)
 		return true;
-	if (!arena_map(&team->arena, &plan->arena, error))
+	if (!arena_map(&team->arena, &plan->arena, error) ||
+	    (plan->choice.chase->encode &&
+	     !arena_try_executable(&team->arena, plan->choice.text, error)))
 		return false;
 	team->layout = plan->layout;
 	team->layout.base = team->arena.base + plan->options->offset;
@@ -277,8 +282,11 @@ bool team_start(struct team *team, const struct plan *plan, struct error *error)
 
 	memset(team, 0, sizeof(*team));
 	team->plan = plan;
-	if (!take_memory(team, error) ||
-	    !crew_start(&team->crew, plan->chase_threads + plan->load_threads,
+	if (!take_memory(team, error))
+		return false;
+	/* Until here there is nothing that a signal would have to wait for. */
+	signals_hold();
+	if (!crew_start(&team->crew, plan->chase_threads + plan->load_threads,
 			plan->cpus.count ? &plan->cpus : NULL, work, team,
 			error) ||
 	    !crew_await_start(&team->crew, &came, error))
@@ -369,13 +377,20 @@ bool load_sampler_init(struct load_sampler *sampler, const struct team *team,
 	const size_t threads = team->plan->load_threads;
 
 	sampler->stamp = calloc(threads + 1, sizeof(*sampler->stamp));
+	sampler->now = calloc(threads + 1, sizeof(*sampler->now));
 	sampler->mibs = calloc(threads + 1, sizeof(*sampler->mibs));
-	if (!sampler->stamp || !sampler->mibs)
+	if (!sampler->stamp || !sampler->now || !sampler->mibs)
 		return error_set(error, "no memory for samples");
 	for (size_t i = 0; i < threads; i++)
 		sampler->stamp[i] = memload_stamp(&team->loaders[i]);
 	return true;
 }
+
+/*
+ * Looks at which some thread may be without a new stamp, so that the sample
+ * goes on; then it is taken to be in the midst of a long call.
+ */
+#define MAX_LATE 5
 
 static double mib_per_second(const struct load_stamp *from,
 			     const struct load_stamp *to)
@@ -386,18 +401,26 @@ static double mib_per_second(const struct load_stamp *from,
 
 bool load_sample(struct load_sampler *sampler, const struct team *team)
 {
-	bool all_known = true;
+	const size_t threads = team->plan->load_threads;
+	bool all_new = true, all_known = true;
 
+	for (size_t i = 0; i < threads; i++) {
+		sampler->now[i] = memload_stamp(&team->loaders[i]);
+		all_new &= sampler->now[i].moved > sampler->stamp[i].moved;
+	}
+	if (!all_new && ++sampler->late < MAX_LATE)
+		return false;
+	sampler->late = 0;
 	sampler->total = 0;
-	for (size_t i = 0; i < team->plan->load_threads; i++) {
-		const struct load_stamp now = memload_stamp(&team->loaders[i]);
+	for (size_t i = 0; i < threads; i++) {
+		const struct load_stamp *now = &sampler->now[i];
 		struct load_stamp *last = &sampler->stamp[i];
 
-		if (now.moved > last->moved && now.at_ns > last->at_ns) {
+		if (now->moved > last->moved && now->at_ns > last->at_ns) {
 			/* A thread may start after main begins to look. */
 			if (last->at_ns)
-				sampler->mibs[i] = mib_per_second(last, &now);
-			*last = now;
+				sampler->mibs[i] = mib_per_second(last, now);
+			*last = *now;
 		}
 		all_known &= sampler->mibs[i] > 0;
 		sampler->total += sampler->mibs[i];

@@ -39,8 +39,8 @@ struct team {
 };
 
 /*
- * Maps the arena and starts the threads; signals_hold() comes first. Returns
- * once all kernels run. Error: memory or threads that cannot be had. A signal
+ * Maps the arena and starts the threads, with signals held. Returns once all
+ * kernels run. Error: memory or threads that cannot be had. A signal
  * that comes before that ends the program.
  */
 bool team_start(struct team *team, const struct plan *plan,
@@ -62,7 +62,9 @@ struct chase_sampler {
 };
 
 struct load_sampler {
-	struct load_stamp *stamp; /* of each thread */
+	struct load_stamp *stamp; /* of each thread, when the sample began */
+	struct load_stamp *now;   /* of each thread, when it was looked at */
+	unsigned late;            /* looks at which some thread had none */
 	double *mibs;             /* of each thread, MiB/s */
 	double total;             /* of all threads, MiB/s */
 };
@@ -77,9 +79,10 @@ bool load_sampler_init(struct load_sampler *sampler, const struct team *team,
 bool chase_sample(struct chase_sampler *sampler, const struct team *team);
 
 /*
- * Looks again. A thread's bandwidth is what it moved between its two newest
- * stamps that were seen, so one that is in the midst of a long call keeps its
- * last bandwidth. False: a thread has not come to its first stamp yet.
+ * Looks again. A thread's bandwidth is what it moved between its stamps at the
+ * start and at the end of the sample. False: some thread has no new stamp, so
+ * the sample goes on, but not for ever: one that is in the midst of a long call
+ * then keeps its last bandwidth.
  */
 bool load_sample(struct load_sampler *sampler, const struct team *team);
 

@@ -29,7 +29,8 @@ static struct error error;
 
 static struct arena_request request_of(size_t bytes)
 {
-	return (struct arena_request){.bytes = bytes,
+	return (struct arena_request){.option = "-m",
+				      .bytes = bytes,
 				      .page_size = native_page_size()};
 }
 
@@ -426,7 +427,7 @@ static void test_executable(void)
 
 		request.use_malloc = use_malloc;
 		ok(maps(&request) && holds() &&
-			   arena_make_executable(&arena, &error),
+			   arena_make_executable(&arena, "branch", &error),
 		   "%s: can be made executable", kind);
 		ok(smaps(arena.base, "", permissions, sizeof(permissions)) &&
 			   strncmp(permissions, "r-x", 3) == 0 &&
@@ -438,7 +439,7 @@ static void test_executable(void)
 		   kind);
 	}
 	munmap(arena.base, arena.mapped);
-	ok(!arena_make_executable(&arena, &error) &&
+	ok(!arena_make_executable(&arena, "branch", &error) &&
 		   strstr(error.text, "runs code in the arena"),
 	   "what cannot be made executable is an error");
 }
