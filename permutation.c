@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "permutation.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -198,14 +199,26 @@ static struct round get_round(const struct layout *layout, size_t chase,
 	};
 }
 
+/* The slot of an index in a row, which shifts it. */
+static inline size_t shifted(size_t slot, size_t shift, size_t slots)
+{
+	slot += shift;
+	return slot < slots ? slot : slot - slots;
+}
+
+static inline size_t slot_in(const struct round *round, size_t row)
+{
+	const struct layout *layout = round->layout;
+
+	return shifted(round->slot, layout->shift[row], layout->slots);
+}
+
 static inline char *object_at(const struct round *round, size_t element)
 {
 	const struct layout *layout = round->layout;
-	size_t slot = round->slot + layout->shift[element % SLOT_ROWS];
 
-	if (slot >= layout->slots)
-		slot -= layout->slots;
-	return layout->base + element * layout->stride + slot * layout->object;
+	return layout->base + element * layout->stride +
+	       slot_in(round, element % SLOT_ROWS) * layout->object;
 }
 
 static size_t group_at(const struct round *round, size_t place)
@@ -262,37 +275,216 @@ static char *exit_of(const struct round *round, const struct round *next_round,
 }
 
 /*
- * Links a group in place: a path of one element, the entry, grows by one
- * element after the other, each put behind one that is drawn from those that
+ * A path of one element, the entry, that grows by one element after the other,
+ * in the order of addresses, each put behind one that is drawn from those that
  * are there. Every path from the entry is equally likely (Sattolo's algorithm,
- * told by insertion), and the end of the path always holds the exit.
+ * told by insertion).
  */
-static void link_group(const struct round *round, size_t group, char *exit)
-{
-	const size_t size = round->layout->group_size;
-	const size_t first = group * size;
-	const bool ordered = round->layout->ordered;
-	uint64_t stream = group_stream(round, group);
-	/* The same draw as in entry_of(). */
-	const size_t entry = ordered ? 0 : (size_t)random_below(&stream, size);
-	size_t element = entry;
+struct path {
+	size_t size;            /* elements of the group */
+	size_t entry, length;   /* the first of the path, and how many it has */
+	size_t element, behind; /* the newest, and the one before it */
+};
 
-	store_link(object_at(round, first + entry), exit);
-	for (size_t i = 1; i < size; i++) {
-		size_t behind =
-			entry +
-			(ordered ? i - 1 : (size_t)random_below(&stream, i));
+static inline struct path start_path(const struct round *round, size_t group)
+{
+	const size_t entry = entry_of(round, group);
+
+	return (struct path){
+		.size = round->layout->group_size,
+		.entry = entry,
+		.length = 1,
+		.element = entry,
+	};
+}
+
+/* The next element comes behind the one that was the place-th to come. */
+static inline void grow_path(struct path *path, size_t place)
+{
+	path->behind = path->entry + place;
+	if (path->behind >= path->size)
+		path->behind -= path->size;
+	if (++path->element == path->size)
+		path->element = 0;
+	path->length++;
+}
+
+/* A draw by half a random number, the upper one first. */
+static inline size_t draw_place(uint32_t random, size_t length)
+{
+	return (size_t)((uint64_t)random * length >> 32);
+}
+
+/* An even length has the half that the odd one before it has left over. */
+static size_t next_place(const struct layout *layout, size_t length,
+			 uint64_t *stream)
+{
+	uint64_t number;
+
+	if (layout->ordered)
+		return length - 1;
+	if (length > UINT32_MAX)
+		return (size_t)random_below(stream, length);
+	if (length % 2 == 0)
+		return draw_place((uint32_t)mix(*stream), length);
+	number = random_next(stream);
+	return draw_place((uint32_t)(number >> 32), length);
+}
+
+/* Links a group in place; the end of the path always holds the exit. */
+static void link_in_place(const struct round *round, size_t group, char *exit)
+{
+	const size_t first = group * round->layout->group_size;
+	struct path path = start_path(round, group);
+	uint64_t stream = group_stream(round, group);
+
+	store_link(object_at(round, first + path.entry), exit);
+	while (path.length < path.size) {
 		char *object, *before;
 
-		if (behind >= size)
-			behind -= size;
-		if (++element == size)
-			element = 0;
-		object = object_at(round, first + element);
-		before = object_at(round, first + behind);
+		grow_path(&path,
+			  next_place(round->layout, path.length, &stream));
+		object = object_at(round, first + path.element);
+		before = object_at(round, first + path.behind);
 		store_link(object, load_link(before));
 		store_link(before, object);
 	}
+}
+
+/*
+ * Where a cache can hold the links of some rounds of a group, they are drawn
+ * there, and then stored element by element: else each draw is an access to
+ * another line, and each line is fetched once for each round.
+ */
+#define BATCH_LINKS ((size_t)1 << 16)
+#define BATCH_ROUNDS 128
+#define TO_EXIT UINT32_MAX
+
+struct batch {
+	const struct layout *layout;
+	size_t group;
+	size_t capacity;           /* rounds that there is room for */
+	size_t count;              /* rounds that are there */
+	size_t slot[BATCH_ROUNDS]; /* before a row has shifted it */
+	char *exit[BATCH_ROUNDS];
+	/*
+	 * Of each round, for each element of the group: where its link leads,
+	 * in bytes from the start of the group. A round begins on a line that
+	 * is not in the set of the one before.
+	 */
+	size_t pitch;
+	uint32_t *links;
+};
+
+/*
+ * Without the memory, or where it serves no purpose, all is done in place:
+ * small groups, and ordered ones, which draw nothing.
+ */
+static void start_batch(struct batch *batch, const struct layout *layout)
+{
+	const size_t line = 64 / sizeof(*batch->links);
+	const size_t size = layout->group_size;
+
+	*batch = (struct batch){.layout = layout, .pitch = size + line};
+	if (layout->ordered || size < SLOT_ROWS || size > BATCH_LINKS ||
+	    layout->tlb_locality >= TO_EXIT)
+		return;
+	batch->capacity = BATCH_LINKS / size;
+	if (batch->capacity > BATCH_ROUNDS)
+		batch->capacity = BATCH_ROUNDS;
+	batch->links =
+		malloc(batch->capacity * batch->pitch * sizeof(*batch->links));
+	if (!batch->links)
+		batch->capacity = 0;
+}
+
+/* What a round of a group is drawn with. */
+struct drawing {
+	struct path path;
+	size_t first, stride;
+	uint32_t *links;
+	uint32_t slot_at[SLOT_ROWS]; /* in bytes from the element's start */
+};
+
+static inline void draw_element(struct drawing *drawing, uint32_t random)
+{
+	struct path *path = &drawing->path;
+	uint32_t *links = drawing->links;
+
+	grow_path(path, draw_place(random, path->length));
+	links[path->element] = links[path->behind];
+	links[path->behind] =
+		(uint32_t)(path->element * drawing->stride) +
+		drawing->slot_at[(drawing->first + path->element) % SLOT_ROWS];
+}
+
+static void draw_round(struct batch *batch, const struct round *round,
+		       char *exit)
+{
+	const struct layout *layout = batch->layout;
+	uint64_t stream = group_stream(round, batch->group), random;
+	struct drawing drawing = {
+		.path = start_path(round, batch->group),
+		.first = batch->group * layout->group_size,
+		.stride = layout->stride,
+		.links = batch->links + batch->count * batch->pitch,
+	};
+
+	for (size_t row = 0; row < SLOT_ROWS; row++)
+		drawing.slot_at[row] =
+			(uint32_t)(slot_in(round, row) * layout->object);
+	drawing.links[drawing.path.entry] = TO_EXIT;
+	while (drawing.path.length < layout->group_size) {
+		random = random_next(&stream);
+		draw_element(&drawing, (uint32_t)(random >> 32));
+		if (drawing.path.length < layout->group_size)
+			draw_element(&drawing, (uint32_t)random);
+	}
+	batch->slot[batch->count] = round->slot;
+	batch->exit[batch->count++] = exit;
+}
+
+/* What is read here is not changed by the stores, but no compiler knows that.
+ */
+static void store_batch(struct batch *batch)
+{
+	const struct layout *layout = batch->layout;
+	const size_t size = layout->group_size, stride = layout->stride;
+	const size_t slots = layout->slots, object = layout->object;
+	const size_t count = batch->count, pitch = batch->pitch;
+	const size_t first = batch->group * size;
+	char *const start = layout->base + first * stride;
+	const uint32_t *links = batch->links;
+
+	for (size_t i = 0; i < size; i++) {
+		const size_t shift = layout->shift[(first + i) % SLOT_ROWS];
+		char *const element = start + i * stride;
+		const uint32_t *link = links + i;
+
+		for (size_t j = 0; j < count; j++) {
+			const size_t slot =
+				shifted(batch->slot[j], shift, slots);
+
+			store_link(element + slot * object,
+				   *link == TO_EXIT ? batch->exit[j]
+						    : start + *link);
+			link += pitch;
+		}
+	}
+	batch->count = 0;
+}
+
+/* Links a round of the group, at once or with those that come next. */
+static void link_round(struct batch *batch, const struct round *round,
+		       char *exit)
+{
+	if (batch->capacity == 0) {
+		link_in_place(round, batch->group, exit);
+		return;
+	}
+	draw_round(batch, round, exit);
+	if (batch->count == batch->capacity)
+		store_batch(batch);
 }
 
 static void run_hook(const struct round *round, size_t group, link_hook *hook,
@@ -304,26 +496,71 @@ static void run_hook(const struct round *round, size_t group, link_hook *hook,
 		hook(object_at(round, group * size + i), argument);
 }
 
-/* Group by group, so that all rounds of one find it in the caches. */
+/*
+ * What to add to the index of a slot, modulo slots, for the index of the slot
+ * beside it: the inverse of slot_step.
+ */
+static size_t step_to_neighbour(const struct layout *layout)
+{
+	size_t step = 0, slot = 0;
+
+	do {
+		slot = (slot + layout->slot_step) % layout->slots;
+		step++;
+	} while (slot != 1 % layout->slots);
+	return step;
+}
+
+/* All rounds of all chases: indexes from 0 up to there, in steps. */
+static void link_group(struct batch *batch, size_t step, size_t indexes)
+{
+	const struct layout *layout = batch->layout;
+	const size_t rounds = layout->rounds;
+	size_t index = 0;
+
+	for (size_t i = 0; i < indexes; i++) {
+		const size_t chase = index / rounds;
+
+		if (chase < layout->nr_chases) {
+			const struct round round =
+				get_round(layout, chase, index % rounds);
+			const struct round next =
+				get_round(layout, chase, (index + 1) % rounds);
+
+			link_round(batch, &round,
+				   exit_of(&round, &next, batch->group));
+		}
+		index += step;
+		if (index >= indexes)
+			index -= indexes;
+	}
+	if (batch->count)
+		store_batch(batch);
+}
+
+/*
+ * Group by group, so that all rounds of one find it in the caches; in each, in
+ * the order of slots if most are used.
+ */
 void layout_link(const struct layout *layout, size_t first, size_t end,
 		 link_hook *hook, size_t argument)
 {
-	for (size_t group = first; group < end; group++) {
-		for (size_t chase = 0; chase < layout->nr_chases; chase++) {
-			struct round round = get_round(layout, chase, 0);
+	const size_t used = layout->nr_chases * layout->rounds;
+	const bool most = used > layout->slots / 2;
+	const size_t step = most ? step_to_neighbour(layout) : 1;
+	struct batch batch;
 
-			for (size_t i = 1; i <= layout->rounds; i++) {
-				struct round next = get_round(
-					layout, chase, i % layout->rounds);
+	start_batch(&batch, layout);
+	for (batch.group = first; batch.group < end; batch.group++) {
+		link_group(&batch, step, most ? layout->slots : used);
+		for (size_t i = 0; hook && i < used; i++) {
+			const struct round round = get_round(
+				layout, i / layout->rounds, i % layout->rounds);
 
-				link_group(&round, group,
-					   exit_of(&round, &next, group));
-				if (hook)
-					run_hook(&round, group, hook, argument);
-				round = next;
-			}
+			run_hook(&round, batch.group, hook, argument);
 		}
 	}
+	free(batch.links);
 }
 
 char *layout_start(const struct layout *layout, size_t chase)

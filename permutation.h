@@ -8,10 +8,11 @@
  * that are its own. A longer chase goes over all elements once for each of its
  * rounds, every round a permutation of its own in a slot of its own.
  *
- * Nothing is kept outside the arena: which slot, which group comes next, and
- * at which element a group is entered are computed from the seed. So any
- * thread can link any group without knowing of the others, and the result is
- * the same however the groups are shared out.
+ * Nothing is kept outside the arena but some links of the group that is being
+ * drawn: which slot, which group comes next, and at which element a group is
+ * entered are computed from the seed. So any thread can link any group without
+ * knowing of the others, and the result is the same however the groups are
+ * shared out.
  */
 #ifndef PERMUTATION_H
 #define PERMUTATION_H
