@@ -392,9 +392,9 @@ static bool choose_late(struct contest *contest, struct error *error)
 				break;
 		if (thread == cpus->count)
 			return error_set(error,
-					 "-d: no thread runs on CPU %d of the "
-					 "mask; expected CPUs that may be "
-					 "used, or those of --cpus",
+					 "-d: no thread runs on CPU %d; "
+					 "expected CPUs that may be used, or "
+					 "those of --cpus",
 					 late->cpu[i]);
 		contest->late[thread] = true;
 	}

@@ -312,8 +312,8 @@ static bool carry_out(void *context, struct error *error)
 int run_measurement(const struct measurement *measurement, int argc,
 		    char **argv)
 {
-	struct request request = {
-		.measurement = measurement,
+	/* What it points to lives until the program ends. */
+	static struct request request = {
 		.options = {.tlb_locality = TLB_LOCALITY_PRESET},
 	};
 	const struct job job = {
@@ -327,5 +327,6 @@ int run_measurement(const struct measurement *measurement, int argc,
 		.run = carry_out,
 	};
 
+	request.measurement = measurement;
 	return program_run(measurement->program, &job, argc, argv);
 }

@@ -218,6 +218,7 @@ static void test_places(void)
 		   strstr(error.text, "cannot run a thread on CPU 524288: "),
 	   "which is an error: %s", error.text);
 	crew_join(&crew);
+	free(cpus.cpu);
 }
 
 int main(void)

@@ -74,10 +74,12 @@ static void test_late(void)
 	ok(choose_late(&contest, &error) && contest.late[0] &&
 		   !contest.late[1] && contest.late[2],
 	   "the threads of -d are found by their CPUs");
+	free(contest.late);
 	late_cpus[0] = 1;
 	ok(!choose_late(&contest, &error) &&
 		   strstr(error.text, "-d: no thread runs on CPU 1;"),
 	   "-d with a CPU that runs no thread is rejected: %s", error.text);
+	free(contest.late);
 }
 
 /* Threads with no CPU of their own; any machine can. */
@@ -122,6 +124,14 @@ static void test_additions(bool relaxed)
 	   "nothing more is seen at the next look");
 }
 
+static void give_memory_back(void)
+{
+	free(contest.adders);
+	free(contest.seen);
+	free(contest.ns);
+	free(contest.lines);
+}
+
 /* An addition each 0.1 ns, for a day. */
 static void test_day(void)
 {
@@ -144,7 +154,9 @@ int main(void)
 	test_lines();
 	test_late();
 	test_additions(false);
+	give_memory_back();
 	test_additions(true);
 	test_day();
+	give_memory_back();
 	return tap_end();
 }

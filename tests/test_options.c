@@ -613,7 +613,7 @@ static void test_command_line(size_t i)
 {
 	struct options options = {0};
 	struct error error = {""};
-	char line[128], text[256];
+	char line[128], text[sizeof(error.text)];
 	char *argv[MAX_ARGUMENTS];
 	const char *wanted = command_lines[i].options;
 	int argc;

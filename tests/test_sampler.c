@@ -69,12 +69,23 @@ static void test_chases(void)
 	ok(chase_sample(&sampler, &team) && sampler.all_steps == 151 &&
 		   sampler.steps[0] == 100 && sampler.steps[2] == 1,
 	   "after a day each step is seen");
+	free(sampler.count);
+	free(sampler.steps);
 }
 
 static void set_stamp(size_t i, uint64_t moved, uint64_t at_ns)
 {
 	atomic_store(&loaders[i].moved, moved);
 	atomic_store(&loaders[i].at_ns, at_ns);
+}
+
+/* A sample goes on for four looks at which a thread is late. */
+static bool samples_late(struct load_sampler *sampler)
+{
+	for (int look = 1; look < 5; look++)
+		if (load_sample(sampler, &team))
+			return false;
+	return load_sample(sampler, &team);
 }
 
 static void test_loads(void)
@@ -98,11 +109,18 @@ static void test_loads(void)
 		   close_to(sampler.mibs[2], 0.25) &&
 		   close_to(sampler.total, 1e6 + 2.25),
 	   "a day, a second, and a thread that was stopped for a while");
-	ok(load_sample(&sampler, &team) && close_to(sampler.total, 1e6 + 2.25),
+	ok(samples_late(&sampler) && close_to(sampler.total, 1e6 + 2.25),
 	   "who is in a long call keeps its last bandwidth");
 	set_stamp(1, 4 << 20, 2 * NS_PER_SECOND);
-	ok(load_sample(&sampler, &team) && close_to(sampler.mibs[1], 2),
+	ok(samples_late(&sampler) && close_to(sampler.mibs[1], 2),
 	   "a clock that stands still: no division by 0");
+	set_stamp(0, ((DAY_NS / 1000) + 3) << 20,
+		  NS_PER_SECOND + DAY_NS + 1000);
+	ok(!load_sample(&sampler, &team) && close_to(sampler.mibs[0], 1e6),
+	   "the sample goes on until all have a new stamp");
+	free(sampler.stamp);
+	free(sampler.now);
+	free(sampler.mibs);
 }
 
 int main(void)

@@ -57,14 +57,15 @@ sub words
 
 my $runs = 0;
 
-# Starts a command in the background: a line or a list of words. Where it writes
-# and what else is to be done to it first may follow as a hash.
+# Starts a command in the background: a line or a list of words. A hash may
+# follow: stdout, where it writes; before, what is to be done in its process
+# first; limit, the seconds that it may take.
 sub start
 {
 	my ($command, %how) = @_;
 	my @words = ref $command ? @$command : words($command);
 	my $name = "$tmp/" . ++$runs;
-	my $job = {out => $how{stdout} || "$name.out", err => "$name.err"};
+	my $job = {out => $how{stdout} || "$name.out", err => "$name.err", limit => $how{limit} || $limit};
 
 	$job->{pid} = fork;
 	die "fork: $!\n" if !defined $job->{pid};
@@ -88,7 +89,7 @@ sub finish
 
 	kill $signal, $job->{pid} if $signal;
 	local $SIG{ALRM} = sub { $timed_out = 1; kill 'KILL', $job->{pid} };
-	alarm $limit;
+	alarm $job->{limit};
 	1 while waitpid($job->{pid}, 0) < 0 && $!{EINTR};
 	my $status = $?;
 	alarm 0;
