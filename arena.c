@@ -319,7 +319,10 @@ static bool touch_pages(const struct arena *arena, size_t page,
 			return false;
 		chosen = node;
 		byte = arena->base + i * page;
-		*byte = arena->fresh ? 0 : *byte;
+		if (arena->fresh)
+			*byte = 0;
+		else
+			*byte = *byte; /* what a file holds there */
 	}
 	return true;
 }

@@ -94,7 +94,7 @@ static bool pin_self(int cpu, struct error *error)
 static bool name_allowed_cpus(struct error *error)
 {
 	const size_t used = strlen(error->text);
-	struct cpu_list cpus;
+	struct cpu_list cpus = {0};
 	struct error ignored;
 	FILE *end =
 		fmemopen(error->text + used, sizeof(error->text) - used, "w");

@@ -19,7 +19,7 @@ typedef double VECTOR(doubles)
 #define WORDS VECTOR(words)
 #define DOUBLES VECTOR(doubles)
 #define VECTORS(bytes) ((bytes) / VECTOR_BYTES)
-#define LINE_VECTORS (CACHE_LINE_BYTES / VECTOR_BYTES)
+#define LINE_VECTORS ((size_t)CACHE_LINE_BYTES / VECTOR_BYTES)
 #define TWO_LINES (2 * LINE_VECTORS)
 
 /* Eight sums, so that the chain of no sum is what takes the time. */
