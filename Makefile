@@ -96,10 +96,11 @@ aarch64:
 check-deps:
 	sh tests/check_deps
 
-# A unit test tests/test_NAME.c is linked with all that is not a program.
+# A unit test tests/test_NAME.c is linked with all that is not a program, and so
+# is a target of a fuzzer.
 UNIT_TESTS = $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 
-$(BUILD)/test_%: tests/test_%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o)
+$(BUILD)/%: tests/%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o)
 	$(COMPILE) -Itests $(LDFLAGS) -o $@ $< $(filter %.o,$^) $(LDLIBS)
 
 # Without this compiler, tests of the aarch64 programs are skipped, and say so.

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libFuzzer target for all that reads what a user has typed. The first byte
+ * chooses the reader, the rest is the text. Built by tests/fuzz_options.t.
+ */
+#include "chase.h"
+#include "memload.h"
+#include "options.h"
+#include "plan.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+/* What a failed reader must leave alone. */
+#define UNTOUCHED 0x1234567890abcdefull
+
+/* Ends the program, so that the fuzzer keeps the input. */
+static void require(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static void read_count(const char *text)
+{
+	uint64_t count = UNTOUCHED;
+
+	if (parse_count(text, &count))
+		require(count == strtoull(text, NULL, 0) &&
+			text[strspn(text, "0123456789abcdefABCDEFxX")] == '\0');
+	else
+		require(count == UNTOUCHED);
+}
+
+static void read_size(const char *text)
+{
+	uint64_t bytes = UNTOUCHED, number = strtoull(text, NULL, 0);
+
+	if (parse_size(text, &bytes))
+		require(bytes >= number && (!number || bytes % number == 0));
+	else
+		require(bytes == UNTOUCHED);
+}
+
+static void read_seconds(const char *text)
+{
+	double seconds = -1;
+
+	if (parse_seconds(text, &seconds))
+		require(isfinite(seconds) && seconds >= 0);
+	else
+		require(seconds < 0);
+}
+
+static void read_cpu_list(bool (*parse)(const char *, struct cpu_list *),
+			  const char *text)
+{
+	struct cpu_list list = {0};
+
+	if (!parse(text, &list)) {
+		require(list.count == 0 && !list.cpu);
+		return;
+	}
+	require(list.count > 0);
+	for (size_t i = 0; i < list.count && i < 100; i++) {
+		require(list.cpu[i] >= 0 && list.cpu[i] <= 65535);
+		for (size_t j = 0; j < i; j++)
+			require(list.cpu[i] != list.cpu[j]);
+	}
+	free(list.cpu);
+}
+
+static void read_cpus(const char *text)
+{
+	const char *range = strchr(text, '-');
+
+	/* Long ranges take a second, and the fuzzer would seek them out. */
+	if (!range || strlen(range) < 5)
+		read_cpu_list(parse_cpus, text);
+}
+
+static void read_mask(const char *text)
+{
+	read_cpu_list(parse_mask, text);
+}
+
+static void read_weights(const char *text)
+{
+	uint64_t weights[MAX_NODES] = {UNTOUCHED}, sum = 0;
+	bool good = parse_weights(text, weights);
+
+	for (size_t node = 0; node < MAX_NODES; node++)
+		sum += weights[node];
+	require(good ? sum > 0 && sum <= (uint64_t)MAX_NODES * UINT32_MAX
+		     : sum == UNTOUCHED);
+}
+
+static void read_chase(const char *text)
+{
+	struct chase_choice choice;
+	struct error error = {""};
+
+	if (choose_chase(text, true, &choice, &error))
+		require(choice.object >= sizeof(char *) &&
+			choice.object % sizeof(char *) == 0 &&
+			choice.parallel >= 1 &&
+			choice.parallel <= MAX_PARALLEL && choice.alignment);
+	else
+		require(strncmp(error.text, "-c ", 3) == 0);
+}
+
+static void read_memload(const char *text)
+{
+	struct error error = {""};
+
+	if (!choose_memload(text, &error))
+		require(strncmp(error.text, "-l ", 3) == 0);
+}
+
+static const struct option_row rows[] = {
+	RUN_FLAG('a', "average", average, ""),
+	RUN_ROW('n', "samples", "N", OPTION_COUNT, samples, 0, MAX_SAMPLES, "5",
+		""),
+	RUN_OPTION_ROWS,
+	RUN_ROW(0, "interval", "SECONDS", OPTION_SECONDS, interval,
+		MIN_INTERVAL_MS, MAX_INTERVAL_MS, "2", ""),
+	OPTION_ROWS_COMMON,
+};
+
+static const struct program program = {
+	.name = "fuzz",
+	.summary = "",
+	.rows = rows,
+	.nr_rows = LENGTH(rows),
+};
+
+#define MAX_WORDS 16
+
+/* Words are between newlines. */
+static void read_command_line(const char *text)
+{
+	struct run_options options = {0};
+	struct error error = {""};
+	char *copy = strdup(text), *rest = copy;
+	char *words[MAX_WORDS + 1] = {(char *)"fuzz"};
+	int count = 1;
+
+	require(copy != NULL);
+	while (rest && count < MAX_WORDS)
+		words[count++] = strsep(&rest, "\n");
+	optind = 0; /* getopt begins anew */
+	if (parse_options(&program, count, words, &options, &error) ==
+	    PARSE_ERROR)
+		require(*error.text);
+	free(options.cpus.cpu);
+	free(copy);
+}
+
+static void (*const readers[])(const char *text) = {
+	read_count,   read_size,  read_seconds, read_cpus,         read_mask,
+	read_weights, read_chase, read_memload, read_command_line,
+};
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Help is printed often. The fuzzer itself writes to stderr. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	return freopen("/dev/null", "w", stdout) ? 0 : 1;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text;
+
+	if (size == 0)
+		return 0;
+	text = malloc(size);
+	if (!text)
+		return 0;
+	memcpy(text, data + 1, size - 1);
+	text[size - 1] = '\0';
+	readers[data[0] % LENGTH(readers)](text);
+	free(text);
+	return 0;
+}
