@@ -3,6 +3,7 @@
 # make                 builds multichase, multiload, pingpong and fairness here
 # make check-deps      installs what the tests need (as root on Debian), or lists it
 # make check           runs the tests; make check-all the long ones as well
+# make bench           measures against the best there is: bench/README.md
 # make proof           shows what the write-back does, on emulated machines
 # make lint            formatting and static analysis, for developers
 # make install         to $(DESTDIR)$(PREFIX); make uninstall removes it
@@ -117,11 +118,22 @@ check-all: all $(CROSS) $(UNIT_TESTS)
 proof: all aarch64
 	tests/proof.sh
 
+# The chases as bare loops, to measure them against.
+$(BUILD)/bare_loops: bench/bare_loops.c $(BUILD)/expand.h \
+		$(BUILD)/branch_chase.o $(BUILD)/permutation.o
+	$(COMPILE) $(KERNEL_FLAGS) $(LDFLAGS) -o $@ $(filter %.c %.o,$^) $(LDLIBS)
+
+$(BUILD)/fresh_memset: bench/fresh_memset.c
+	$(COMPILE) $(LDFLAGS) -o $@ $<
+
+bench: all
+	bench/run
+
 SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
 	$(wildcard * scripts/* tests/* .ci/* patches/* bench/*))
 
 lint:
-	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch])
+	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch] bench/*.[ch])
 	shellcheck -x $(SHELL_SCRIPTS) completions/*.bash
 	clang-tidy --quiet $(wildcard *.c) -- $(NEEDED)
 
@@ -171,6 +183,6 @@ clean:
 
 FORCE:
 
-.PHONY: all aarch64 check-deps check check-all proof lint install \
+.PHONY: all aarch64 bench check-deps check check-all proof lint install \
 	uninstall dist clean FORCE
 .DELETE_ON_ERROR:
