@@ -3,7 +3,7 @@
 #
 # The unit tests, and the tests of commands, on programs built with
 # AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer. With
-# CHECK_ALL=1 also by clang, at -O0 and -O3, with ThreadSanitizer, and under
+# SANITIZE_ALL=1 also by clang, at -O0 and -O3, with ThreadSanitizer, and under
 # valgrind. Any report fails; none is suppressed.
 use strict;
 use warnings;
@@ -12,7 +12,7 @@ use lib "$FindBin::Bin/lib";
 use Command;
 use Test::More;
 
-my $all = $ENV{CHECK_ALL};
+my $all = $ENV{SANITIZE_ALL};
 my @units = sort map { m{/(test_\w+)\.c$} } glob "$top/tests/test_*.c";
 my @programs = qw(multichase multiload pingpong fairness);
 my $addresses = '-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all';
