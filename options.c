@@ -96,35 +96,47 @@ bool parse_seconds(const char *text, double *seconds)
 	return true;
 }
 
-static bool append_cpu(struct cpu_list *cpus, uint64_t cpu)
-{
-	int *grown;
+/* A list in the making. */
+struct growing_list {
+	struct cpu_list cpus;
+	size_t room;
+	bool named[MAX_CPU_NUMBER + 1];
+};
 
-	for (size_t i = 0; i < cpus->count; i++)
-		if ((uint64_t)cpus->cpu[i] == cpu)
-			return false;
-	grown = realloc(cpus->cpu, (cpus->count + 1) * sizeof(*grown));
-	if (!grown)
+static bool append_cpu(struct growing_list *list, uint64_t cpu)
+{
+	struct cpu_list *cpus = &list->cpus;
+
+	if (list->named[cpu])
 		return false;
-	cpus->cpu = grown;
+	list->named[cpu] = true;
+	if (cpus->count == list->room) {
+		size_t room = list->room ? 2 * list->room : 64;
+		int *grown = realloc(cpus->cpu, room * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		cpus->cpu = grown;
+		list->room = room;
+	}
 	cpus->cpu[cpus->count++] = (int)cpu;
 	return true;
 }
 
 /* Hands over a finished list, or frees a failed one. */
-static bool keep_cpus(bool complete, struct cpu_list *list,
+static bool keep_cpus(bool complete, const struct growing_list *list,
 		      struct cpu_list *cpus)
 {
-	if (complete && list->count > 0) {
+	if (complete && list->cpus.count > 0) {
 		free(cpus->cpu);
-		*cpus = *list;
+		*cpus = list->cpus;
 		return true;
 	}
-	free(list->cpu);
+	free(list->cpus.cpu);
 	return false;
 }
 
-static bool read_cpus(const char *text, struct cpu_list *list)
+static bool read_cpus(const char *text, struct growing_list *list)
 {
 	uint64_t first, last;
 	char *end;
@@ -147,7 +159,7 @@ static bool read_cpus(const char *text, struct cpu_list *list)
 
 bool parse_cpus(const char *text, struct cpu_list *cpus)
 {
-	struct cpu_list list = {0};
+	struct growing_list list = {0};
 
 	return keep_cpus(read_cpus(text, &list), &list, cpus);
 }
@@ -175,7 +187,7 @@ void json_cpus(struct json *json, const char *name, const struct cpu_list *cpus)
 }
 
 /* Hex digits of any number; CPU 0 is the lowest bit of the last. */
-static bool read_hex_mask(const char *digits, struct cpu_list *list)
+static bool read_hex_mask(const char *digits, struct growing_list *list)
 {
 	size_t length = strlen(digits);
 
@@ -195,7 +207,7 @@ static bool read_hex_mask(const char *digits, struct cpu_list *list)
 
 bool parse_mask(const char *text, struct cpu_list *cpus)
 {
-	struct cpu_list list = {0};
+	struct growing_list list = {0};
 	char hex[sizeof("ffffffffffffffff")];
 	uint64_t mask;
 
