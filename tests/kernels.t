@@ -41,10 +41,12 @@ my %x86_64 = (
 	copy => sub { return $_[0] eq 'mov' && $_[1] =~ /^(%r\w+),(%r\w+)$/ ? ($1, $2) : () },
 	# The register that is added to, and by how much.
 	add => sub { return $_[0] =~ /^add/ && $_[1] =~ /^\$0x([0-9a-f]+),(%r\w+)$/ ? ($2, hex $1) : () },
-	# The register at which memory is changed, and which register goes there.
+	# The register at which memory is changed, and which register goes there, or
+	# +N if N is added.
 	store => sub {
 		return $1 if $_[0] =~ /^(?:add|inc)/ && $_[1] =~ /^(?:\$0x1,)?0x8\((%r\w+)\)$/;
-		return $_[0] eq 'mov' && $_[1] =~ /^(%r\w+),(?:0x[0-9a-f]+)?\((%r\w+)\)$/ ? ($2, $1) : ();
+		return ($2, '+' . hex $1) if $_[0] =~ /^add/ && $_[1] =~ /^\$0x([0-9a-f]+),0x[0-9a-f]+\((%r\w+)\)$/;
+		return $_[0] =~ /^(?:mov|add)$/ && $_[1] =~ /^(%r\w+),(?:0x[0-9a-f]+)?\((%r\w+)\)$/ ? ($2, $1) : ();
 	},
 	# The register at which it is, and the kind.
 	prefetch => sub { return "@_" =~ /^prefetch(\w+) \((%r\w+)\)$/ ? ($2, $1) : () },
@@ -148,7 +150,7 @@ sub follow
 		if (@found = $isa->{load}->(@what)) {
 			my ($chase, $depth) = @{$cursor->($found[0])};
 			$holds{$found[1]} = [$chase, $depth + 1];
-			$did{"load $chase $depth"}++;
+			$did{$chase eq 'other' ? 'other_load' : "load $chase $depth"}++;
 		} elsif (@found = $isa->{copy}->(@what)) {
 			$holds{$found[1]} = $cursor->($found[0]);
 		} elsif (@found = $isa->{vector_load}->(@what)) {
@@ -176,7 +178,7 @@ sub follow
 			push @stores, [@found[0, 1], $cursor->($found[0])];
 		} else {
 			push @adds, [@found] if @found = $isa->{add}->(@what);
-			delete $holds{$_} for $isa->{written}->(@what);
+			$holds{$_} = ['other', 0] for $isa->{written}->(@what);
 		}
 	}
 	return {holds => \%holds, did => \%did, stores => \@stores, adds => \@adds};
@@ -202,13 +204,14 @@ sub check_kernel
 	is($state->{holds}{$_}[1], BATCH, "$what: $_ makes its dependent loads") for @cursors;
 	is(scalar grep({ /^load / } keys %$did), $cursors * BATCH, "$what: and there are no others");
 	is(scalar grep({ $did->{$_} != 1 } grep { /^load / } keys %$did), 0, "$what: each is made once");
+	cmp_ok($did->{other_load} || 0, '<=', 1, "$what: but that of its count");
 
 	# The count goes up by what was done, and is stored once.
 	my @at_cursor = grep { my $chase = $_->[2][0]; grep { $_ eq $chase } @cursors } @{$state->{stores}};
 	my @elsewhere = grep { my $store = $_; !grep { $_ == $store } @at_cursor } @{$state->{stores}};
 	is(scalar @elsewhere, 1, "$what: stores its count once in a turn");
 	my $count = @elsewhere && defined $elsewhere[0][1] ? $elsewhere[0][1] : '';
-	my @steps = map { $_->[1] } grep { $_->[0] eq $count } @{$state->{adds}};
+	my @steps = $count =~ /^\+(\d+)/ ? $1 : map { $_->[1] } grep { $_->[0] eq $count } @{$state->{adds}};
 	is("@steps", $steps{$name} || $cursors * BATCH, "$what: counts what it has done");
 
 	# What comes with each step.
