@@ -134,16 +134,14 @@ static bool map_hugetlb(struct arena *arena,
 			 page >> 10);
 }
 
-/* A file on hugetlbfs is mapped in whole huge pages, and grows when it is. */
-static bool on_hugetlbfs(int fd, size_t *page)
+size_t file_page_bytes(const char *file)
 {
-	struct statfs status;
+	struct statfs where;
 
-	if (fstatfs(fd, &status) != 0 ||
-	    (unsigned long)status.f_type != HUGETLBFS_MAGIC)
-		return false;
-	*page = (size_t)status.f_bsize;
-	return true;
+	if (statfs(file, &where) == 0 &&
+	    (unsigned long)where.f_type == HUGETLBFS_MAGIC)
+		return (size_t)where.f_bsize;
+	return native_page_size();
 }
 
 static bool long_enough(int fd, const struct arena_request *request,
@@ -169,7 +167,8 @@ static bool long_enough(int fd, const struct arena_request *request,
 static bool map_file(struct arena *arena, const struct arena_request *request,
 		     struct error *error)
 {
-	size_t page = native_page_size();
+	const size_t page = request->page_size;
+	const bool native = page == native_page_size();
 	char size[32];
 	int fd = open(request->file, O_RDWR | O_CLOEXEC);
 
@@ -178,7 +177,8 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 				 "-f %.200s: cannot open it to read and "
 				 "write: %s",
 				 request->file, strerror(errno));
-	if (!on_hugetlbfs(fd, &page) && !long_enough(fd, request, error)) {
+	/* One on hugetlbfs grows when it is mapped. */
+	if (native && !long_enough(fd, request, error)) {
 		close(fd);
 		return false;
 	}
@@ -192,7 +192,7 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 			  "%s: %s",
 			  request->file, arena->mapped,
 			  format_size(size, sizeof(size), page),
-			  errno == ENOMEM && page > native_page_size()
+			  errno == ENOMEM && !native
 				  ? "too few are free in /sys/kernel/mm/"
 				    "hugepages"
 				  : strerror(errno));
@@ -329,7 +329,7 @@ static bool touch_pages(const struct arena *arena, size_t page,
 
 /*
  * Bytes that are on another node all the same, such as pages of a file that
- * were there before. 0 where the kernel does not tell.
+ * were there before. SIZE_MAX where the kernel does not tell.
  */
 static size_t misplaced_bytes(const struct arena *arena, size_t page,
 			      const struct shares *shares)
@@ -341,7 +341,7 @@ static size_t misplaced_bytes(const struct arena *arena, size_t page,
 	for (size_t i = 0; i < arena->mapped / page; i++) {
 		address = arena->base + i * page;
 		if (syscall(SYS_move_pages, 0, 1ul, &address, NULL, &node, 0))
-			return 0;
+			return SIZE_MAX;
 		if (node >= 0 && (size_t)node != node_of_page(shares, i))
 			misplaced += page;
 	}
@@ -435,55 +435,58 @@ bool arena_try_executable(const struct arena *arena, const char *chase,
 			  chase, strerror(errno)));
 }
 
-/* What /proc/self/smaps says of one mapping. */
-struct mapping {
-	uintptr_t start, end;
-	size_t huge;
-};
-
-static bool read_mapping_line(struct mapping *mapping, const char *line)
+/* A line of /proc/self/smaps that tells of huge pages: how many bytes. */
+static bool read_huge_line(const char *line, struct huge_bytes *found)
 {
-	static const char *const fields[] = {
-		"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"};
-	unsigned long long start, end, kib;
+	static const struct {
+		const char *name;
+		bool hugetlb;
+	} fields[] = {
+		{"AnonHugePages:", false},  {"ShmemPmdMapped:", false},
+		{"FilePmdMapped:", false},  {"Shared_Hugetlb:", true},
+		{"Private_Hugetlb:", true},
+	};
+	unsigned long long kib;
+	size_t length;
 
-	if (sscanf(line, "%llx-%llx ", &start, &end) == 2) {
-		*mapping =
-			(struct mapping){(uintptr_t)start, (uintptr_t)end, 0};
-		return false;
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+		length = strlen(fields[i].name);
+		if (strncmp(line, fields[i].name, length) != 0 ||
+		    sscanf(line + length, "%llu", &kib) != 1)
+			continue;
+		*(fields[i].hugetlb ? &found->hugetlb : &found->thp) +=
+			(size_t)kib << 10;
+		return true;
 	}
-	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
-		if (strncmp(line, fields[i], strlen(fields[i])) == 0 &&
-		    sscanf(line + strlen(fields[i]), "%llu", &kib) == 1) {
-			mapping->huge = (size_t)kib << 10;
-			return true;
-		}
 	return false;
 }
 
-size_t arena_huge_bytes(const struct arena *arena)
+static size_t at_most(size_t bytes, size_t limit)
 {
-	uintptr_t start = (uintptr_t)arena->base;
+	return bytes < limit ? bytes : limit;
+}
+
+bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found)
+{
+	const uintptr_t base = (uintptr_t)arena->base;
 	FILE *smaps = fopen("/proc/self/smaps", "re");
-	struct mapping mapping = {0};
-	size_t huge = 0;
-	bool told = false;
+	struct huge_bytes others = {0}; /* of other mappings */
+	unsigned long long start, end;
+	bool told = false, ours = false;
 	char line[512];
 
+	*found = (struct huge_bytes){0};
 	if (!smaps)
-		return SIZE_MAX;
-	while (fgets(line, sizeof(line), smaps)) {
-		if (!read_mapping_line(&mapping, line))
-			continue;
-		told = true;
-		if (mapping.start < start + arena->mapped &&
-		    mapping.end > start)
-			huge += mapping.huge;
-	}
+		return false;
+	while (fgets(line, sizeof(line), smaps))
+		if (sscanf(line, "%llx-%llx ", &start, &end) == 2)
+			ours = start < base + arena->mapped && end > base;
+		else
+			told |= read_huge_line(line, ours ? found : &others);
 	fclose(smaps);
-	if (!told)
-		return SIZE_MAX;
-	return huge < arena->bytes ? huge : arena->bytes;
+	found->thp = at_most(found->thp, arena->bytes);
+	found->hugetlb = at_most(found->hugetlb, arena->bytes);
+	return told;
 }
 
 static volatile sig_atomic_t thp_switched;

@@ -15,7 +15,7 @@ struct arena_request {
 	size_t page_size; /* a power of two; native or above: hugetlb */
 	bool thp;         /* transparent huge pages; else refused */
 	bool use_malloc;
-	const char *file;        /* NULL, or what to map shared */
+	const char *file;        /* NULL, or what to map shared, in its pages */
 	const uint64_t *weights; /* MAX_NODES of them, or NULL */
 };
 
@@ -24,7 +24,8 @@ struct arena {
 	size_t bytes;     /* what was asked for */
 	size_t mapped;    /* the whole pages at base that belong to it */
 	bool fresh;       /* reads as zeros */
-	size_t misplaced; /* bytes on other nodes than weights say */
+	size_t misplaced; /* bytes on other nodes than weights say; or
+			     SIZE_MAX: the kernel does not tell */
 };
 
 /*
@@ -34,6 +35,9 @@ struct arena {
  */
 bool arena_map(struct arena *arena, const struct arena_request *request,
 	       struct error *error);
+
+/* The page size of a file's mappings: the native one, unless on hugetlbfs. */
+size_t file_page_bytes(const char *file);
 
 /* Bytes of the pages that the arena is to be on, if there are enough. */
 size_t arena_page_bytes(const struct arena_request *request);
@@ -49,11 +53,13 @@ bool arena_try_executable(const struct arena *arena, const char *chase,
 /* Whether the arena will be in this process's memory, not in some device's. */
 bool arena_takes_memory(const struct arena_request *request);
 
-/*
- * Bytes of the arena that are on transparent huge pages now, or SIZE_MAX if
- * the kernel does not tell.
- */
-size_t arena_huge_bytes(const struct arena *arena);
+/* Bytes of memory that are on huge pages of either kind. */
+struct huge_bytes {
+	size_t thp, hugetlb;
+};
+
+/* What of the arena is on them now. False: the kernel does not tell. */
+bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found);
 
 /*
  * Readies the system's setting for -H: where it is "never" it becomes

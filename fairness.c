@@ -341,15 +341,18 @@ static bool run(void *context, struct error *error)
 {
 	struct contest *contest = context;
 	const bool json = contest->options.json;
+	uint64_t throttled;
 	int came;
 
 	if (!take_memory(contest, error))
 		return false;
 	signals_hold();
+	throttled = throttled_periods();
 	if ((json && !begin_json(contest, error)) ||
 	    !measure_all(contest, &came, error) ||
 	    (json && !end_json(contest, came, error)))
 		return false;
+	report_throttling(program.name, throttled);
 	if (came)
 		signals_die(came);
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pingpong: how long two CPUs take to hand a cache line to each other. */
 #include "crew.h"
+#include "machine.h"
 #include "program.h"
 #include "report.h"
 #include "signals.h"
@@ -337,7 +338,7 @@ static void warn_of_stalls(const struct tournament *tournament)
 		return;
 	error_set(&warning,
 		  "%zu pair(s) of CPUs handed nothing over in any sample, "
-		  "where 0.0 is shown; make --interval longer",
+		  "where 0 is shown; make --interval longer",
 		  tournament->nr_stalled);
 	report_warning(program.name, &warning);
 }
@@ -374,24 +375,20 @@ static void json_plan(const void *context, struct json *json)
 	json_end_object(json);
 }
 
-static bool run_json(struct tournament *tournament, struct error *error)
+static bool play_for_json(struct tournament *tournament, int *came,
+			  struct error *error)
 {
 	struct json *json = &tournament->json;
-	int came;
 
 	if (!report_json_start(json, program.name, error))
 		return false;
 	json_plan(tournament, json);
 	json_array(json, "pairs");
-	if (!play_pairs(tournament, &came, error))
+	if (!play_pairs(tournament, came, error))
 		return false;
 	json_end_array(json);
-	json_count(json, "signal", (uint64_t)came);
-	if (!report_json_end(json, error))
-		return false;
-	if (came)
-		signals_die(came);
-	return true;
+	json_count(json, "signal", (uint64_t)*came);
+	return report_json_end(json, error);
 }
 
 static bool run(void *context, struct error *error)
@@ -399,6 +396,7 @@ static bool run(void *context, struct error *error)
 	struct tournament *tournament = context;
 	const struct options *options = &tournament->options;
 	struct game *game = &tournament->game;
+	uint64_t throttled;
 	int came;
 
 	game->relax = options->relax;
@@ -410,12 +408,13 @@ static bool run(void *context, struct error *error)
 		return error_set(error, "-s %zu: no memory for the elements",
 				 game->nr_elements);
 	signals_hold();
-	if (options->json)
-		return run_json(tournament, error);
-	if (tournament->cpus.count == 1)
+	throttled = throttled_periods();
+	if (!options->json && tournament->cpus.count == 1)
 		print_header(stdout, &tournament->cpus);
-	if (!play_pairs(tournament, &came, error))
+	if (!(options->json ? play_for_json : play_pairs)(tournament, &came,
+							  error))
 		return false;
+	report_throttling(program.name, throttled);
 	if (came)
 		signals_die(came);
 	warn_of_stalls(tournament);

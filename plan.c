@@ -185,6 +185,15 @@ static bool check_memory(const struct plan *plan, struct error *error)
 		format_size(has, sizeof(has), limit));
 }
 
+/* A chase in a file is on the file's pages, which -H cannot change if huge. */
+static void take_file(struct plan *plan)
+{
+	plan->arena.file = plan->options->file;
+	plan->arena.page_size = file_page_bytes(plan->arena.file);
+	if (plan->arena.page_size > native_page_size())
+		plan->arena.thp = false;
+}
+
 bool plan_resolve(struct plan *plan, const struct run_options *options,
 		  struct error *error)
 {
@@ -208,7 +217,8 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 	plan->buffer = plan->arena;
 	plan->arena.bytes += (size_t)options->offset;
 	plan->arena.use_malloc = options->use_malloc;
-	plan->arena.file = options->file;
+	if (options->file)
+		take_file(plan);
 	plan->write_back_chase = HAVE_CLEAN_INVALIDATE_RANGE && chases &&
 				 options->flush && !options->dirty_start;
 	if (!HAVE_CLEAN_INVALIDATE_RANGE && chases)
@@ -227,7 +237,7 @@ void plan_print(const struct plan *plan, FILE *out)
 	fprintf(out, "nr_threads = %zu\n",
 		plan->chase_threads + plan->load_threads);
 	fprintf(out, "page_size = %zu bytes%s\n", plan->arena.page_size,
-		options->thp ? " (THP)" : "");
+		plan->arena.thp ? " (THP)" : "");
 	fprintf(out, "total_memory = %llu (%.1f MiB)\n",
 		(unsigned long long)plan->memory,
 		(double)plan->memory / (1 << 20));

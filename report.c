@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "environment.h"
+#include "machine.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -102,6 +103,20 @@ int report_error(const char *program, const struct error *error)
 void report_warning(const char *program, const struct error *warning)
 {
 	say(program, "warning", warning);
+}
+
+void report_throttling(const char *program, uint64_t periods_before)
+{
+	const uint64_t periods = throttled_periods() - periods_before;
+	struct error warning;
+
+	if (periods == 0)
+		return;
+	error_set(&warning,
+		  "a CPU quota of the cgroup stopped threads in %llu periods: "
+		  "the result holds that time too",
+		  (unsigned long long)periods);
+	report_warning(program, &warning);
 }
 
 bool report_progress(const char *what, double part)

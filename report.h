@@ -41,6 +41,12 @@ int report_error(const char *program, const struct error *error);
 void report_warning(const char *program, const struct error *warning);
 
 /*
+ * Warns if a CPU quota has stopped threads since throttled_periods() was that
+ * many: while they were timed.
+ */
+void report_throttling(const char *program, uint64_t periods_before);
+
+/*
  * Shows a part, 0 to 1, of something under way, if stderr is a terminal: only
  * then does it return true, and report_progress_end() has to take it away.
  */

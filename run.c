@@ -121,8 +121,10 @@ static void json_memory(const struct team *team, struct json *json)
 {
 	json_object(json, "memory");
 	if (team->huge_known) {
-		json_count(json, "bytes", team->huge_wanted);
-		json_count(json, "on_transparent_huge_pages_bytes", team->huge);
+		json_count(json, "bytes", team->arena_bytes);
+		json_count(json, "on_transparent_huge_pages_bytes",
+			   team->huge.thp);
+		json_count(json, "on_hugetlb_pages_bytes", team->huge.hugetlb);
 	}
 	json_end_object(json);
 }
@@ -184,17 +186,17 @@ static void warn_of_small_pages(const char *program, const struct team *team)
 {
 	struct error warning;
 
-	if (!team->plan->options->thp)
+	if (!team->plan->arena.thp)
 		return;
 	if (!team->huge_known)
 		error_set(&warning, "-H: the kernel does not tell how much of "
 				    "the memory is on huge pages");
-	else if (team->huge < team->huge_wanted)
+	else if (team->huge.thp < team->arena_bytes)
 		error_set(&warning,
 			  "-H: %.1f of %.1f MiB are on huge pages, the rest "
 			  "is not",
-			  (double)team->huge / (1 << 20),
-			  (double)team->huge_wanted / (1 << 20));
+			  (double)team->huge.thp / (1 << 20),
+			  (double)team->arena_bytes / (1 << 20));
 	else
 		return;
 	report_warning(program, &warning);
@@ -205,31 +207,27 @@ static void warn_of_misplaced_pages(const char *program,
 				    const struct team *team)
 {
 	struct error warning;
-	size_t misplaced = team->arena.misplaced;
+	size_t misplaced = 0;
+	bool known = true;
 
-	for (size_t i = 0; i < team->plan->load_threads; i++)
-		misplaced += team->buffers[i].misplaced;
-	if (misplaced == 0)
+	for (size_t i = 0; i <= team->plan->load_threads; i++) {
+		const struct arena *arena =
+			i ? &team->buffers[i - 1] : &team->arena;
+
+		known &= arena->misplaced != SIZE_MAX;
+		misplaced += arena->misplaced;
+	}
+	if (!known)
+		error_set(&warning, "-W: the kernel does not tell which nodes "
+				    "the memory is on");
+	else if (misplaced)
+		error_set(&warning,
+			  "-W: %.1f MiB are on other nodes than the weights "
+			  "say",
+			  (double)misplaced / (1 << 20));
+	else
 		return;
-	error_set(&warning,
-		  "-W: %.1f MiB are on other nodes than the weights say",
-		  (double)misplaced / (1 << 20));
 	report_warning(program, &warning);
-}
-
-/* A CPU quota that has stopped threads while they were timed. */
-static void warn_of_throttling(const struct run *run)
-{
-	const uint64_t periods = throttled_periods() - run->throttled;
-	struct error warning;
-
-	if (periods == 0)
-		return;
-	error_set(&warning,
-		  "a CPU quota of the cgroup stopped threads in %llu periods: "
-		  "the result holds that time too",
-		  (unsigned long long)periods);
-	report_warning(run->measurement->program->name, &warning);
 }
 
 /* Names what of the options may not be there when it is touched. */
@@ -255,7 +253,7 @@ static bool run_plan(const struct measurement *measurement,
 	run.measurement = measurement;
 	run.plan = plan;
 	explain_bus_error(measurement->program->name, plan->options);
-	if (plan->options->thp && !thp_enable(error))
+	if (plan->arena.thp && !thp_enable(error))
 		return false;
 	if (!team_start(&run.team, plan, error) ||
 	    !report_beginning(&run, error))
@@ -267,7 +265,7 @@ static bool run_plan(const struct measurement *measurement,
 		return false;
 	team_stop(&run.team);
 	reported = report_result(&run, error);
-	warn_of_throttling(&run);
+	report_throttling(measurement->program->name, run.throttled);
 	if (run.came)
 		signals_die(run.came);
 	return reported;

@@ -198,16 +198,17 @@ static void count_huge_bytes(struct team *team)
 	for (size_t i = 0; i < arenas; i++) {
 		const struct arena *arena =
 			i ? &team->buffers[i - 1] : &team->arena;
-		size_t huge = 0;
+		struct huge_bytes huge;
 
-		if (arena->base)
-			huge = arena_huge_bytes(arena);
-		if (huge == SIZE_MAX) {
+		if (!arena->base)
+			continue;
+		if (!arena_huge_bytes(arena, &huge)) {
 			team->huge_known = false;
 			return;
 		}
-		team->huge_wanted += arena->bytes;
-		team->huge += huge;
+		team->arena_bytes += arena->bytes;
+		team->huge.thp += huge.thp;
+		team->huge.hugetlb += huge.hugetlb;
 	}
 }
 
@@ -225,7 +226,7 @@ static void work(struct crew *crew, size_t index, void *argument)
 		if (!crew_meet(crew))
 			return;
 	}
-	if (index == 0 && (plan->options->thp || plan->options->json))
+	if (index == 0 && (plan->arena.thp || plan->options->json))
 		count_huge_bytes(team);
 	if (!crew_start_line(crew))
 		return;

@@ -31,10 +31,11 @@ struct team {
 	struct arena *buffers;      /* of the load threads */
 	struct write_back *written; /* by each thread */
 	/*
-	 * Bytes that were to be on huge pages, and are, at the start line;
-	 * under -H and --json.
+	 * The chase and all buffers, and what of them is on huge pages at the
+	 * start line; under -H and --json.
 	 */
-	size_t huge_wanted, huge;
+	size_t arena_bytes;
+	struct huge_bytes huge;
 	bool huge_known; /* the kernel tells */
 };
 

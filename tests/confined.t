@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Where the system is small: no /sys, no /proc, a read-only /sys, huge pages
-# that are off, limits of cgroups (version 1 and 2), a CPU quota, one CPU, and
-# memory that may not become code (prctl PR_SET_MDWE). Files that the kernel
+# that are off, limits of cgroups (version 1 and 2), a CPU quota, one CPU, a file
+# on hugetlbfs, and memory that may not become code (prctl PR_SET_MDWE). Files that the kernel
 # would show stand in a folder that is mounted over the real one.
 use strict;
 use warnings;
@@ -126,13 +126,59 @@ sub cgroups
 		"-m 33 MiB: .*this process's cgroup has only 32(?:.0)? MiB");
 	runs("cgroup $name: less than its memory", confined($mounts, "multichase -m 31m -F 0 $short"), $number);
 	runs("cgroup $name: throttled before, not now", confined($mounts, $chase), $number);
-	my $job = start(confined($mounts, "multichase -m 1m -F 0 -n 8 --interval 0.25 -v"));
-	wait_for(sub { slurp($job->{out}) =~ /avg=/ });
-	spew("$folder/$version->{stat}", "nr_periods 9\nnr_throttled 5\n");
-	my $result = finish($job);
-	is($result->{exit}, 0, "cgroup $name: throttled while it ran: exit 0");
-	like($result->{err}, qr/\A\w+: warning: a CPU quota[^\n]* in 2 periods[^\n]*\n\z/,
-		"cgroup $name: throttled while it ran: a warning");
+	# Each of them once it has printed this.
+	my %printed = ('multichase -m 1m -F 0 -n 8 --interval 0.25 -v' => 'avg=', 'fairness -n 4 -t 0.25' => 'unrelaxed:',
+		'pingpong -u --warmup 1' => '0:', 'pingpong -u --json --warmup 2' => '');
+	for my $command (sort keys %printed) {
+		my $what = "cgroup $name: $command, throttled while it ran";
+		spew("$folder/$version->{stat}", "nr_periods 7\nnr_throttled 3\n");
+		my $job = start(confined($mounts, $command));
+		wait_for(sub { index(slurp($job->{out}), $printed{$command}) >= 0 });
+		sleep 1 if $printed{$command} eq '';
+		spew("$folder/$version->{stat}", "nr_periods 9\nnr_throttled 5\n");
+		my $result = finish($job);
+		is($result->{exit}, 0, "$what: exit 0");
+		like($result->{err}, qr/\A\w+: warning: a CPU quota[^\n]* in 2 periods[^\n]*\n\z/, "$what: a warning");
+	}
+}
+
+# A file on hugetlbfs: its pages are told, and -H adds nothing to them.
+sub hugetlb_file
+{
+	my $pool = '/sys/kernel/mm/hugepages/hugepages-2048kB';
+	my $mount = "mount -t hugetlbfs -o pagesize=2M none $tmp/huge; touch $tmp/huge/file";
+	my $command = "multichase -f $tmp/huge/file -m 3m -F 0 -H $short";
+
+	mkdir "$tmp/huge";
+	SKIP: {
+		skip 'hugetlbfs cannot be mounted here', 1 if run(confined($mount, 'true'))->{exit};
+		like(run(confined($mount, "$command --dry-run"))->{out}, qr/^page_size = 2097152 bytes$/m,
+			'hugetlbfs: -v tells the size of pages');
+		my $reserved = slurp("$pool/nr_hugepages") + 0;
+		spew("$pool/nr_hugepages", $reserved + 2) if slurp("$pool/free_hugepages") < 2;
+		my $result = run(confined($mount, "$command --json"));
+		spew("$pool/nr_hugepages", $reserved);
+		skip 'no hugetlb pages can be had', 1 if $result->{err} =~ /too few are free/;
+		is(join(' ', $result->{exit}, $result->{err}), '0 ', 'hugetlbfs: -H: exit 0, stderr empty');
+		like($result->{out}, qr/"page_size_bytes":2097152,.*"memory":\{"bytes":3145728,"on_transparent_huge_pages_bytes":0,"on_hugetlb_pages_bytes":3145728\}/,
+			'hugetlbfs: --json tells that all is on such pages');
+	}
+}
+
+# As in a container that allows no move_pages().
+sub untold_nodes
+{
+	my @strace = ('strace', '-f', '-qq', '-o', "$tmp/trace", '-e', 'trace=move_pages', '-e', 'inject=move_pages:error=EPERM');
+
+	SKIP: {
+		skip 'strace was not found, or may not trace', 1 if !found('strace') || run([@strace, 'true'])->{exit};
+		skip 'this kernel has no NUMA nodes', 1 if run("$chase -W 0:1")->{exit};
+		for ("$chase -W 0:1", "$load -W 0:1") {
+			my $result = run([@strace, words($_)]);
+			is($result->{exit}, 0, "nodes that are not told: $_: exit 0");
+			like($result->{err}, qr/\A\w+: warning: -W: the kernel does not tell [^\n]*\n\z/, 'and a warning');
+		}
+	}
 }
 
 # Memory that is written may not become code.
@@ -160,7 +206,9 @@ SKIP: {
 	no_folders();
 	thp_settings();
 	cgroups($_) for sort keys %versions;
+	hugetlb_file();
 }
+untold_nodes();
 no_new_code();
 SKIP: {
 	skip 'taskset was not found', 1 if !found('taskset');

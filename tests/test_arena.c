@@ -118,6 +118,14 @@ static bool smaps_has(const char *field, const char *word)
 	       strstr(value, word);
 }
 
+/* Bytes on transparent huge pages, or SIZE_MAX if the kernel does not tell. */
+static size_t on_thp(const struct arena *mapped)
+{
+	struct huge_bytes huge;
+
+	return arena_huge_bytes(mapped, &huge) ? huge.thp : SIZE_MAX;
+}
+
 static void test_native(void)
 {
 	const size_t page = native_page_size();
@@ -138,7 +146,7 @@ static void test_native(void)
 		   "native: %zu bytes are fresh, zero, and hold values",
 		   sizes[i]);
 	}
-	ok(arena_huge_bytes(&arena) == 0, "native: nothing is on huge pages");
+	ok(on_thp(&arena) == 0, "native: nothing is on huge pages");
 	if (access(THP, F_OK) == 0)
 		ok(smaps_has("VmFlags:", " nh"),
 		   "native: huge pages are refused");
@@ -193,17 +201,16 @@ static void test_thp(void)
 			   (uintptr_t)arena.base % huge == 0,
 		   "THP: whole huge pages, aligned"));
 	ok(smaps_has("VmFlags:", " hg"), "THP: huge pages are asked for");
-	ok(arena_huge_bytes(&arena) == 0, "THP: none before the first touch");
+	ok(on_thp(&arena) == 0, "THP: none before the first touch");
 	ok(arena.fresh && is_zero() && holds(), "THP: zero, and holds values");
-	got = arena_huge_bytes(&arena);
+	got = on_thp(&arena);
 	/* Memory may be too broken up for that: the program then warns. */
 	if (got == request.bytes)
 		ok(1, "THP: all bytes that were asked for are on huge pages");
 	else
 		skip("THP: all bytes are on huge pages", "memory is scattered");
 	first = arena;
-	ok(maps(&request) && arena_huge_bytes(&arena) == 0 &&
-		   arena_huge_bytes(&first) == got,
+	ok(maps(&request) && on_thp(&arena) == 0 && on_thp(&first) == got,
 	   "THP: another arena's huge pages are not counted");
 }
 
@@ -267,8 +274,7 @@ static void test_file(void)
 	ok(file_has(name, 50000, "written"), "file: is shared");
 	ok(maps(&request) && strcmp(arena.base + 50000, "written") == 0,
 	   "file: content is kept when it is mapped");
-	ok(arena_huge_bytes(&arena) != SIZE_MAX,
-	   "file: the kernel tells of huge pages");
+	ok(on_thp(&arena) != SIZE_MAX, "file: the kernel tells of huge pages");
 
 	request.bytes++;
 	ok(!maps(&request) && strstr(error.text, name) &&
@@ -333,6 +339,7 @@ static void test_hugetlb(void)
 	const char *what = "hugetlb: pages are mapped";
 	struct arena_request request = request_of(HUGE_PAGE + 1);
 	bool taken = number_in(HUGETLB "free_hugepages") < 2;
+	struct huge_bytes huge;
 
 	if (access(HUGETLB, F_OK) != 0) {
 		skip(what, "no hugetlb pages of 2 MiB in this kernel");
@@ -350,6 +357,9 @@ static void test_hugetlb(void)
 			   "%s", what));
 		ok(smaps_has("KernelPageSize:", " 2048 kB"),
 		   "hugetlb: the kernel says so");
+		ok(arena_huge_bytes(&arena, &huge) &&
+			   huge.hugetlb == request.bytes && huge.thp == 0,
+		   "hugetlb: all bytes that were asked for are on such pages");
 		munmap(arena.base, arena.mapped);
 	}
 	/* What is free for other sizes is of no use. */
