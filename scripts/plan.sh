@@ -131,7 +131,8 @@ sizes_by_level()
 }
 
 # From 4 KiB to beyond the caches; for latency, at which caches show best,
-# two steps to each octave.
+# two steps to each octave, except where the second would be rounded down to a
+# whole group, which is the first.
 sizes_between()
 {
 	largest=$(beyond "$1" "$2" "$2")
@@ -139,7 +140,7 @@ sizes_between()
 	while [ $bytes -lt "$largest" ]; do
 		echo $bytes
 		if [ "$1" = latency ]; then
-			echo $((bytes * 3 / 2))
+			[ $bytes -eq $group ] || echo $((bytes * 3 / 2))
 			bytes=$((bytes * 2))
 		else
 			bytes=$((bytes * 4))
@@ -175,7 +176,8 @@ fi
 # A longer chase (-L) touches all of its memory; a pointer in each element
 # would leave three of its four lines alone. Whole groups of 2 MiB, the size of
 # a huge page, keep TLB misses rare.
-chase='-L -s 256 -T 2m'
+group=$((2 * 1024 * 1024))
+chase="-L -s 256 -T $group"
 
 run_of_multiload()
 {

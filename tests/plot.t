@@ -43,7 +43,7 @@ SKIP: {
 	my %text = (
 		latency => ['L1', '32 KiB', 'L2', '1.5 MiB', '4 KiB', 'Latency'],
 		bandwidth => ['L1', 'L2 / 2', '768 KiB', 'first', 'second', 'GiB/s', '2 threads'],
-		loaded => ['first', 'second-delay', '1 + 1 threads', '>8<'],
+		loaded => ['first', 'second-delay', '1 thread beside 1', '>8<'],
 		cores => ['>50<', '>150<', '>152<', '>CPU<'],
 	);
 	for ('the results that are there', 'two folders in one') {

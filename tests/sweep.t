@@ -337,6 +337,11 @@ SKIP: {
 	$run = run([words("$top/run_multiload.sh 1 --dry-run")]);
 	my %planned = map { $_ => 1 } $run->{out} =~ / -l (\S+)/g;
 	is_deeply([sort keys %planned], [sort @real], 'bandwidth: every memload of --help');
+	my %rounded;
+	$rounded{(run("$_ --dry-run")->{out} =~ /^total_memory = (\d+)/m)[0]}++
+		for grep { / -c simple / } split /\n/, run([words("$top/run_multiload.sh --quick --dry-run")])->{out};
+	cmp_ok(scalar keys %rounded, '>', 10, '--quick: many sizes of a chase');
+	is_deeply([grep { $rounded{$_} > 1 } keys %rounded], [], '--quick: no two of which are rounded to the same');
 }
 is_deeply([glob "$ENV{TMPDIR}/*"], [], 'nothing is left behind');
 
