@@ -81,6 +81,13 @@ SKIP: {
 		'without gnuplot that is said at once');
 }
 
+# What is drawn: the median, which one run that was disturbed does not move.
+for ([3, 3, 9, 2], [2.5, 2, 9, 3, 1]) {
+	my ($median, @runs) = @$_;
+	my @point = split /\t/, run(["$top/scripts/points", folder('runs', latency => [latency(4096, @runs)])])->{out} =~ s/\n//r;
+	is_deeply([@point[9 .. 11]], [(sort { $a <=> $b } @runs)[0, -1], $median], "least, greatest and middle of @runs");
+}
+
 # A comparison.
 my @same = (10, 10.1, 10.2, 9.9);
 my $old = folder('old', latency => [latency(4096, @same), latency(8192, @same), latency(16384, @same), latency(32768, 5),
