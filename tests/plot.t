@@ -64,7 +64,11 @@ SKIP: {
 			}
 		}
 	}
-	my $part = folder('part', latency => $tables{latency});
+	my $part = folder('part', bandwidth => [map { s/,0\.0,2,/,0.0,1,/r } @{$tables{bandwidth}}]);
+	is(run([$script, '--plot', '--output', $part])->{exit}, 0, 'bandwidth of one thread: exit 0');
+	like(slurp("$part/bandwidth.svg"), qr/1 thread:/, 'bandwidth.svg says so');
+	unlink glob("$part/bandwidth.*");
+	$part = folder('part', latency => $tables{latency});
 	is(run([$script, '--plot', '--output', $part])->{exit}, 0, 'a part of the tables: exit 0');
 	is(join(' ', map { s{.*/}{}r } sort glob "$part/*.png"), 'latency.png', 'and its picture only');
 }
