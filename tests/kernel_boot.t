@@ -62,7 +62,8 @@ sub run_lines {
 # sample is out, it has built all of it.
 sub numa_lines {
 	my ($weights, $more) = @_;
-	return "./multichase -W $weights -m 32m $more -v --interval 0.1 -n 0"
+	return ": >/tmp/numa\n" # which the one before has written to
+	    . "./multichase -W $weights -m 32m $more -v --interval 0.1 -n 0"
 	    . " >/tmp/numa &\n"
 	    . "until grep -q avg= /tmp/numa || ! kill -0 \$!; do sleep 1; done\n"
 	    . "echo '\@\@ numa $weights $more'\n"
