@@ -84,7 +84,7 @@ SKIP: {
 	my ($package) = grep { !/dbgsym/ } glob "$tmp/sources/*.deb";
 	my %content = map { m{ \./(\S+?[^/])(?: -> \S+)?$} ? ($1 => 1) : () } split /\n/, run(['dpkg-deb', '-c', $package])->{out};
 	my @missing = grep { !$content{$_} } (map { ("usr/bin/$_", "usr/share/man/man1/$_.1.gz", "usr/share/bash-completion/completions/$_") } @commands),
-		(map { "usr/share/multichase/$_" } @parts), 'usr/share/zsh/vendor-completions/_multichase', 'usr/share/doc/multichase/copyright';
+		(map { "usr/share/multichase/$_" } @parts), 'usr/share/zsh/vendor-completions/_multichase', map { "usr/share/doc/multichase/$_" } 'copyright', 'latency_by_size.svg';
 	is_deeply(\@missing, [], 'package: holds what install installs');
 	mkdir "$tmp/package";
 	run(['dpkg-deb', '-x', $package, "$tmp/package"]);
