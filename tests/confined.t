@@ -181,6 +181,19 @@ sub untold_nodes
 	}
 }
 
+# As where a cpuset changes under a program.
+sub refused_pins
+{
+	my @strace = ('strace', '-f', '-qq', '-o', "$tmp/trace", '-e', 'trace=sched_setaffinity',
+		'-e', 'inject=sched_setaffinity:error=EINVAL');
+
+	SKIP: {
+		skip 'strace was not found, or may not trace', 1 if !found('strace') || run([@strace, 'true'])->{exit};
+		refuses("a CPU that is refused: $_", [@strace, words($_)], 'cannot run a thread on CPU \d+: ')
+			for $chase, $load, 'pingpong -u', 'fairness -n 1';
+	}
+}
+
 # Memory that is written may not become code.
 sub no_new_code
 {
@@ -209,6 +222,7 @@ SKIP: {
 	hugetlb_file();
 }
 untold_nodes();
+refused_pins();
 no_new_code();
 SKIP: {
 	skip 'taskset was not found', 1 if !found('taskset');
