@@ -392,54 +392,85 @@ static void start_batch(struct batch *batch, const struct layout *layout)
 	batch->capacity = BATCH_LINKS / size;
 	if (batch->capacity > BATCH_ROUNDS)
 		batch->capacity = BATCH_ROUNDS;
-	batch->links =
-		malloc(batch->capacity * batch->pitch * sizeof(*batch->links));
+	/* And room for the round that is being drawn. */
+	batch->links = malloc((batch->capacity + 1) * batch->pitch *
+			      sizeof(*batch->links));
 	if (!batch->links)
 		batch->capacity = 0;
 }
 
-/* What a round of a group is drawn with. */
-struct drawing {
-	struct path path;
-	size_t first, stride;
-	uint32_t *links;
-	uint32_t slot_at[SLOT_ROWS]; /* in bytes from the element's start */
+/*
+ * Where the next element's object is, in bytes from the start of the group, in
+ * the order in which a path takes them in: from the entry to the end of the
+ * group, and on from its start.
+ */
+struct walk {
+	size_t row;
+	uint32_t element, stride, end;
+	uint32_t slot_at[SLOT_ROWS]; /* from the start of the element */
 };
 
-static inline void draw_element(struct drawing *drawing, uint32_t random)
+static struct walk start_walk(const struct round *round, size_t group,
+			      size_t element)
 {
-	struct path *path = &drawing->path;
-	uint32_t *links = drawing->links;
-
-	grow_path(path, draw_place(random, path->length));
-	links[path->element] = links[path->behind];
-	links[path->behind] =
-		(uint32_t)(path->element * drawing->stride) +
-		drawing->slot_at[(drawing->first + path->element) % SLOT_ROWS];
-}
-
-static void draw_round(struct batch *batch, const struct round *round,
-		       char *exit)
-{
-	const struct layout *layout = batch->layout;
-	uint64_t stream = group_stream(round, batch->group), random;
-	struct drawing drawing = {
-		.path = start_path(round, batch->group),
-		.first = batch->group * layout->group_size,
-		.stride = layout->stride,
-		.links = batch->links + batch->count * batch->pitch,
+	const struct layout *layout = round->layout;
+	struct walk walk = {
+		.row = group * layout->group_size + element,
+		.element = (uint32_t)(element * layout->stride),
+		.stride = (uint32_t)layout->stride,
+		.end = (uint32_t)(layout->group_size * layout->stride),
 	};
 
 	for (size_t row = 0; row < SLOT_ROWS; row++)
-		drawing.slot_at[row] =
+		walk.slot_at[row] =
 			(uint32_t)(slot_in(round, row) * layout->object);
-	drawing.links[drawing.path.entry] = TO_EXIT;
-	while (drawing.path.length < layout->group_size) {
-		random = random_next(&stream);
-		draw_element(&drawing, (uint32_t)(random >> 32));
-		if (drawing.path.length < layout->group_size)
-			draw_element(&drawing, (uint32_t)random);
+	return walk;
+}
+
+static inline uint32_t walk_on(struct walk *walk)
+{
+	walk->row++;
+	walk->element += walk->stride;
+	if (walk->element == walk->end) {
+		walk->element = 0;
+		walk->row -= walk->end / walk->stride;
 	}
+	return walk->element + walk->slot_at[walk->row % SLOT_ROWS];
+}
+
+/* The path grows by an object, behind the place-th that has come. */
+static inline void draw_link(uint32_t *links, size_t length, uint32_t random,
+			     uint32_t object)
+{
+	const size_t place = draw_place(random, length);
+
+	links[length] = links[place];
+	links[place] = object;
+}
+
+/* Drawn by order of arrival, which is then turned to that of addresses. */
+static void draw_round(struct batch *batch, const struct round *round,
+		       char *exit)
+{
+	const size_t size = batch->layout->group_size;
+	const size_t entry = entry_of(round, batch->group);
+	uint32_t *drawn = batch->links + batch->capacity * batch->pitch;
+	uint32_t *links = batch->links + batch->count * batch->pitch;
+	uint64_t stream = group_stream(round, batch->group), random;
+	struct walk walk = start_walk(round, batch->group, entry);
+	size_t length = 1;
+
+	drawn[0] = TO_EXIT;
+	while (length < size) {
+		random = random_next(&stream);
+		draw_link(drawn, length++, (uint32_t)(random >> 32),
+			  walk_on(&walk));
+		if (length < size)
+			draw_link(drawn, length++, (uint32_t)random,
+				  walk_on(&walk));
+	}
+	memcpy(links + entry, drawn, (size - entry) * sizeof(*links));
+	memcpy(links, drawn + size - entry, entry * sizeof(*links));
 	batch->slot[batch->count] = round->slot;
 	batch->exit[batch->count++] = exit;
 }
