@@ -83,7 +83,7 @@ sub show_heading {
 	my ($title, $ours, $theirs, $better) = @_;
 	$best_of = $better eq 'more' ? \&max : \&min;
 	printf "\n%s\n%-46s %9s %9s  %6s  %-15s %6s  %s\n", $title, '', $ours,
-	    $theirs, 'ratio', 'quartiles', 'best', 'bound on the ratio';
+	    $theirs, 'ratio', 'quartiles', 'best', 'bound, or remark';
 	return;
 }
 
