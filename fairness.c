@@ -240,6 +240,8 @@ static int take_samples(struct contest *contest)
 			json_sample(&contest->json, contest);
 		else
 			print_sample(stdout, contest);
+		if (!report_flush())
+			break;
 	}
 	return came;
 }
@@ -262,6 +264,7 @@ static bool measure(struct contest *contest, int *came, struct error *error)
 		return false;
 	if (!contest->options.json)
 		print_heading(stdout, contest);
+	report_flush();
 	if (!*came)
 		*came = take_samples(contest);
 	/* A thread that starts late would not hear of it at once. */
@@ -298,7 +301,7 @@ static bool measure_all(struct contest *contest, int *came, struct error *error)
 			contest->relaxed = relaxed;
 			if (!measure(contest, came, error))
 				return false;
-			if (*came || ferror(stdout))
+			if (*came || !report_flush())
 				return true;
 		}
 	return true;

@@ -272,7 +272,7 @@ static void print_pair_start(const struct cpu_list *cpus, size_t row,
 		print_header(stdout, cpus);
 	if (column == row + 1)
 		print_row_start(stdout, cpus, row);
-	fflush(stdout);
+	report_flush();
 }
 
 static void print_pair(const struct cpu_list *cpus, size_t column,
@@ -282,7 +282,7 @@ static void print_pair(const struct cpu_list *cpus, size_t column,
 		print_cell(stdout, ns->min);
 	if (came || column + 1 == cpus->count)
 		putchar('\n');
-	fflush(stdout);
+	report_flush();
 }
 
 static void json_pair(struct json *json, const int *pair,
@@ -353,7 +353,7 @@ static bool play_pairs(struct tournament *tournament, int *came,
 		     column++) {
 			if (!play_pair(tournament, row, column, came, error))
 				return false;
-			if (*came || ferror(stdout))
+			if (*came || !report_flush())
 				return true;
 		}
 	return true;

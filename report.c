@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -59,9 +60,25 @@ double statistics_sdev(const struct statistics *statistics)
 	return sqrt(statistics->sum_of_squares / (double)statistics->count);
 }
 
+/* Why the first write that failed did so. */
+static int write_failure;
+
 void report_start(void)
 {
-	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* What is printed together mostly fits, so that no part of it is lost.
+	 */
+	static char buffer[1 << 16];
+
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+}
+
+bool report_flush(void)
+{
+	if (!write_failure && (fflush(stdout) != 0 || ferror(stdout)))
+		write_failure = errno;
+	if (write_failure)
+		__fpurge(stdout); /* nothing comes behind a gap */
+	return !write_failure;
 }
 
 void report_line(bool timestamp)
@@ -141,11 +158,10 @@ int report_end(const char *program)
 {
 	struct error error;
 
-	errno = 0;
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	if (report_flush())
 		return EXIT_SUCCESS;
 	error_set(&error, "standard output: cannot write the result: %s",
-		  errno ? strerror(errno) : "an earlier write failed");
+		  strerror(write_failure));
 	return report_error(program, &error);
 }
 

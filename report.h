@@ -27,8 +27,14 @@ double statistics_sdev(const struct statistics *statistics);
 /* (max - min) / mean. */
 double statistics_deviation(const struct statistics *statistics);
 
-/* Makes every line appear at once, in a file and a pipe as on a terminal. */
+/* Call it first. */
 void report_start(void);
+
+/*
+ * Makes what was just printed appear, in a file and a pipe as on a terminal.
+ * False: it could not be written; nothing will be from then on.
+ */
+bool report_flush(void);
 
 /* Begins a line, with the time of day if asked for. */
 void report_line(bool timestamp);

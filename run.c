@@ -19,6 +19,7 @@ struct run {
 	uint64_t seen;      /* samples, the one that is dropped among them */
 	uint64_t throttled; /* periods, when it began */
 	int came;           /* the signal that ended it, or 0 */
+	bool unread;        /* what is printed can no longer be written */
 };
 
 /*
@@ -40,6 +41,7 @@ static bool take_sample(struct run *run)
 		measurement->json_sample(results, &run->team, &run->json);
 	else if (run->plan->options->verbose)
 		measurement->print_sample(results, &run->team);
+	run->unread = !report_flush();
 	return true;
 }
 
@@ -75,7 +77,7 @@ static bool take_samples(struct run *run, struct error *error)
 				       error);
 	moved_at = now_ns();
 	end = moved_at + interval * options->samples;
-	while (good && !run->came && !ferror(stdout)) {
+	while (good && !run->came && !run->unread) {
 		show_progress(options, begin);
 		run->came = signals_wait(now_ns() + interval);
 		if (run->came)
@@ -153,6 +155,7 @@ static bool report_beginning(struct run *run, struct error *error)
 	if (run->plan->options->verbose) {
 		run->measurement->print_plan(run->plan);
 		print_write_back(&written);
+		run->unread = !report_flush();
 	}
 	return true;
 }
@@ -162,7 +165,7 @@ static bool report_result(struct run *run, struct error *error)
 	const struct measurement *measurement = run->measurement;
 	struct json *json = &run->json;
 
-	if (ferror(stdout))
+	if (run->unread)
 		return true; /* which report_end() will say */
 	if (!measurement->finish(measurement->results, run->plan, error))
 		return false;

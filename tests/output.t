@@ -276,11 +276,11 @@ for my $line ("multichase $short", "multichase -v $short", 'multichase --help', 
 		skip "$line: no /dev/full", 1 if !-c '/dev/full';
 		my $full = run($line, stdout => '/dev/full');
 		is($full->{exit}, 1, "$line > /dev/full: exit 1");
-		like($full->{err}, qr/\A\w+: error: standard output: cannot write [^\n]*\n\z/, "$line > /dev/full: one line says why");
+		like($full->{err}, qr/\A\w+: error: standard output: cannot write [^\n]*: No space left on device\n\z/, "$line > /dev/full: one line says why");
 	}
 	my $closed = run($line, before => sub { close STDOUT });
 	is($closed->{exit}, 1, "$line >&-: exit 1");
-	like($closed->{err}, qr/\A\w+: error: standard output: cannot write [^\n]*\n\z/, "$line >&-: one line says why");
+	like($closed->{err}, qr/\A\w+: error: standard output: cannot write [^\n]*: Bad file descriptor\n\z/, "$line >&-: one line says why");
 }
 
 # A file that is opened must not become the output that is closed.
