@@ -292,10 +292,12 @@ static bool choose_node(const struct shares *shares, size_t node,
 	add_node(&policy, node);
 	return set_policy(&policy) ||
 	       error_set(error,
-			 "-W %zu:%llu: cannot have memory of node %zu: %s; "
-			 "see /sys/devices/system/node/has_memory",
+			 "-W %zu:%llu: cannot have memory of node %zu: %s; %s",
 			 node, (unsigned long long)shares->asked[node], node,
-			 strerror(errno));
+			 strerror(errno),
+			 errno == EINVAL
+				 ? "see /sys/devices/system/node/has_memory"
+				 : "leave -W out, or permit set_mempolicy");
 }
 
 /*
@@ -470,7 +472,6 @@ bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found)
 {
 	const uintptr_t base = (uintptr_t)arena->base;
 	FILE *smaps = fopen("/proc/self/smaps", "re");
-	struct huge_bytes others = {0}; /* of other mappings */
 	unsigned long long start, end;
 	bool told = false, ours = false;
 	char line[512];
@@ -478,11 +479,13 @@ bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found)
 	*found = (struct huge_bytes){0};
 	if (!smaps)
 		return false;
+	/* What ends before the arena, or in an error, tells nothing of it. */
 	while (fgets(line, sizeof(line), smaps))
 		if (sscanf(line, "%llx-%llx ", &start, &end) == 2)
 			ours = start < base + arena->mapped && end > base;
-		else
-			told |= read_huge_line(line, ours ? found : &others);
+		else if (ours)
+			told |= read_huge_line(line, found);
+	told = told && !ferror(smaps);
 	fclose(smaps);
 	found->thp = at_most(found->thp, arena->bytes);
 	found->hugetlb = at_most(found->hugetlb, arena->bytes);
@@ -544,16 +547,32 @@ static void restore_on_signals(void)
 	}
 }
 
+/* A kernel without transparent huge pages does not know the advice. */
+static bool kernel_has_thp(void)
+{
+	const size_t bytes = native_page_size();
+	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool known;
+
+	if (page == MAP_FAILED)
+		return true; /* which the arena's own mapping will say */
+	known = madvise(page, bytes, MADV_HUGEPAGE) == 0 || errno != EINVAL;
+	munmap(page, bytes);
+	return known;
+}
+
 bool thp_enable(struct error *error)
 {
 	char setting[128];
 
-	if (!read_file(THP_SETTING, setting, sizeof(setting)))
+	if (!kernel_has_thp())
 		return error_set(error,
 				 "-H: this kernel has no transparent huge "
-				 "pages (%s: %s); use -p",
-				 THP_SETTING, strerror(errno));
-	if (!strstr(setting, "[never]"))
+				 "pages; use -p");
+	/* Unknown where there is no /sys: what is given is counted later. */
+	if (!read_file(THP_SETTING, setting, sizeof(setting)) ||
+	    !strstr(setting, "[never]"))
 		return true;
 	restore_on_signals();
 	atexit(thp_restore);

@@ -64,8 +64,8 @@ bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found);
 /*
  * Readies the system's setting for -H: where it is "never" it becomes
  * "madvise" until the program ends, by exit or by signal. Call it once, in
- * main. Error: the kernel has no transparent huge pages, or they are off and
- * may not be switched on.
+ * main. Error: the kernel has no transparent huge pages, or says that they are
+ * off and they may not be switched on.
  */
 bool thp_enable(struct error *error);
 

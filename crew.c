@@ -45,21 +45,16 @@ static cpu_set_t *get_mask(size_t *size)
 	return NULL;
 }
 
-static bool mask_unknown(struct error *error)
-{
-	return error_set(error,
-			 "the CPUs that may be used are not known: "
-			 "sched_getaffinity: %s",
-			 strerror(errno));
-}
-
 static bool allowed_cpus(struct cpu_list *cpus, struct error *error)
 {
 	size_t size, count;
 	cpu_set_t *mask = get_mask(&size);
 
 	if (!mask)
-		return mask_unknown(error);
+		return error_set(error,
+				 "the CPUs that may be used are not known: "
+				 "%s; name them with --cpus",
+				 strerror(errno));
 	count = (size_t)CPU_COUNT_S(size, mask);
 	cpus->count = 0;
 	cpus->cpu = calloc(count, sizeof(*cpus->cpu));
@@ -117,7 +112,7 @@ static bool try_cpus(const struct cpu_list *cpus, struct error *error)
 	bool usable = true;
 
 	if (!mask)
-		return mask_unknown(error);
+		return true; /* main could not be put back: threads will see */
 	for (size_t i = 0; i < cpus->count && usable; i++)
 		usable = pin_self(cpus->cpu[i], error);
 	sched_setaffinity(0, size, mask);
@@ -186,7 +181,8 @@ bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 		if (failure)
 			return error_set(error,
 					 "cannot start thread %zu of %zu: %s; "
-					 "ask for fewer",
+					 "ask for fewer, or see ulimit -u -v "
+					 "and the cgroup's pids.max",
 					 i + 1, count, strerror(failure));
 	}
 	return true;

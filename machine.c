@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 size_t native_page_size(void)
@@ -125,11 +126,11 @@ uint64_t memory_limit(const char **whose)
 		.file_v2 = "memory.max",
 		.visit = take_limit,
 	};
-	long pages = sysconf(_SC_PHYS_PAGES);
 	uint64_t machine = UINT64_MAX, limit;
+	struct sysinfo info; /* sysconf() does not look whether it is filled */
 
-	if (pages > 0)
-		machine = (uint64_t)pages * native_page_size();
+	if (sysinfo(&info) == 0)
+		machine = (uint64_t)info.totalram * info.mem_unit;
 	limit = machine;
 	visit_cgroups(&question, &limit);
 	*whose = limit < machine ? "this process's cgroup has"

@@ -425,8 +425,9 @@ static bool check_call(const struct load_state *state,
 		       const struct load_work *work, struct error *error)
 {
 	return !work->failure ||
-	       error_set(error, "-l %s: %s: %s", state->load->name,
-			 state->load->system_call, strerror(work->failure));
+	       error_set(error, "-l %s: %s: %s; choose another load",
+			 state->load->name, state->load->system_call,
+			 strerror(work->failure));
 }
 
 /* What the system refuses, it refuses for the first piece. */

@@ -1,0 +1,264 @@
+#!/usr/bin/env perl
+# SPDX-License-Identifier: Apache-2.0
+#
+# Faults of the system, one at a time: each system call of a run, injected by
+# strace; each allocation, by a function linked before libc's; limits, control
+# groups, and memory that is not there when it is first touched. A run goes on
+# where it can, warns where it did not get what was asked for, and otherwise
+# says in one line what failed, with exit 1 and an empty stdout.
+#
+# CHECK_ALL=1 has every call in turn, of more command lines.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Command;
+use JSON::PP ();
+use Test::More;
+
+my $all = $ENV{CHECK_ALL};
+my $number = qr/\d+(?:\.\d+)?/;
+my ($first_cpu, $second_cpu) = allowed_cpus();
+my ($runs, $faults) = (0, 0);
+my $file = "$tmp/FILE";
+spew($file, "\0" x (1 << 20));
+
+sub is_object { my $of = eval { JSON::PP->new->decode($_[0]) }; return ref $of eq 'HASH' && $_[0] =~ /\}\n\z/ }
+sub is_table { my %row = table_of($_[0]); return %row > 0 }
+my %printed = (
+	multichase => sub { return $_[0] =~ /\A *$number\n\z/ },
+	multiload => \&is_table,
+	pingpong => sub { return $_[0] =~ /\A +\d+ +\d+\n *\d+: +$number\n\z/ },
+	fairness => sub { return $_[0] =~ /\Aunrelaxed:\n(?: +$number)+\nrelaxed:\n(?: +$number)+\n\z/ },
+);
+
+# What is wrong with how a run ended, or nothing. refusal: what the one line may
+# say, if the run may be refused; it must go on if that is not given; must: it
+# has to be. partial: results that were out before may be on stdout. warning:
+# what it may warn of.
+sub wrong
+{
+	my ($line, $result, %may) = @_;
+	my ($program) = $line =~ /\b(multichase|multiload|pingpong|fairness)\b/;
+	my ($out, $err) = @$result{qw(out err)};
+
+	return 'did not end in time' if $result->{timed_out};
+	return "ended by signal $result->{signal}" if $result->{signal};
+	return "has inf or nan: $out" if $out =~ /\b(?:inf|nan)\b/i;
+	if ($result->{exit} == 0) {
+		return 'was not refused' if $may{must};
+		# A pair of CPUs may not come to its turn on a busy machine.
+		my $warning = $may{warning} // qr/pair\(s\) of CPUs handed nothing over/;
+		$err =~ s/^$program: warning: [^\n]*$warning[^\n]*\n//mg;
+		return "stderr has more than it may: $err" if $err ne '';
+		return if $line =~ / --json/ ? is_object($out) : $printed{$program}->($out);
+		return "the result is malformed: $out";
+	}
+	return "exit $result->{exit}: $err" if $result->{exit} != 1;
+	return "was refused: $err" if !$may{refusal};
+	return "stdout is not empty: $out" if $out ne '' && !$may{partial};
+	return if $err =~ /\A$program: error: [^\n]*(?:$may{refusal})[^\n]*\n\z/;
+	return "stderr is not the line: $err";
+}
+
+# A run, and again with a longer sample if a busy machine had no turn for it.
+sub attempt
+{
+	my ($command, @how) = @_;
+	my $result = run($command, @how);
+	return $result if $result->{err} !~ /make it longer$/;
+	return run([map { $_ eq '0.005' || $_ eq '0.02' ? 1 : $_ } ref $command ? @$command : words($command)], @how);
+}
+
+# The same for many runs, as one test.
+my @wrong;
+sub note_run
+{
+	my ($what, $line, $result, %may) = @_;
+	my $wrong = wrong($line, $result, %may);
+
+	$runs++;
+	push @wrong, "$what: $line: $wrong" if $wrong;
+	return $wrong;
+}
+
+sub all_right
+{
+	my ($what, $count) = @_;
+	ok(!@wrong && $count, "$what: $count") or diag(join "\n", @wrong[0 .. ($#wrong > 9 ? 9 : $#wrong)]);
+	@wrong = ();
+}
+
+sub runs
+{
+	my ($what, $command, $line) = @_;
+	my $result = attempt($command);
+
+	note_run($what, $line // $command, $result);
+	all_right("$what: goes on", 1);
+}
+
+sub warns
+{
+	my ($what, $command, $words, $line) = @_;
+	my $result = attempt($command);
+
+	note_run($what, $line // $command, $result, warning => $words);
+	push @wrong, "$what: no warning" if $result->{err} eq '';
+	all_right("$what: goes on, and warns", 1);
+}
+
+sub refuses
+{
+	my ($what, $command, $words, $line) = @_;
+	note_run($what, $line // $command, attempt($command), must => 1, refusal => $words);
+	all_right("$what: is refused", 1);
+}
+
+# System calls.
+
+my $thread = qr/cannot start thread \d+ of \d+: [^\n]*ask for fewer/;
+# Errors, and what the line may then say; none: the run must go on. A retval is
+# a read that is cut short: nothing, or one letter that makes no sense.
+my $short_read = 'retval=1:poke_exit=@arg2=78';
+my %call = (
+	brk => {errors => ['ENOMEM']}, # malloc then maps memory
+	clone => {errors => ['EAGAIN'], refusal => $thread},
+	clone3 => {errors => ['EAGAIN', 'ENOSYS'], refusal => $thread, partial => 1},
+	madvise => {errors => ['EINVAL', 'EPERM'], refusal => qr/-l zero-fault: madvise|-H: this kernel has no transparent/},
+	mmap => {errors => ['ENOMEM'], refusal => qr/-[mFf][^\n]*: cannot map [^\n]*|$thread/, partial => 1},
+	mprotect => {errors => ['EACCES'], refusal => qr/-c branch: [^\n]*|$thread/, partial => 1},
+	openat => {errors => ['ENOENT', 'EACCES', 'EMFILE'], refusal => qr/-f \S+: cannot open|-l zero-read: [^\n]*another load/},
+	pread64 => {errors => ['EIO', 'EINTR', 'retval=1'], refusal => qr/-l zero-read: [^\n]*Input\/output error/},
+	read => {errors => ['EIO', 'EINTR', 'retval=0', $short_read]},
+	set_mempolicy => {errors => ['EPERM', 'EINVAL', 'ENOSYS'], refusal => qr/-W 0:1: cannot have memory of node 0: /},
+	sched_getaffinity => {errors => ['EINVAL', 'EPERM'], refusal => qr/CPUs [^\n]* not known: [^\n]*not permitted; [^\n]*--cpus/},
+	sched_setaffinity => {errors => ['EINVAL', 'EPERM'], refusal => qr/cannot run a thread on CPU \d+: [^\n]*--cpus/, partial => 1},
+	newfstatat => {errors => ['EIO'], refusal => qr/-f \S+: cannot tell its size/},
+	write => {errors => ['ENOSPC', 'EIO', 'EINTR', 'EAGAIN'], must => 1, partial => 1,
+		refusal => qr/standard output: [^\n]*: (?:No space left|Input\/output|Interrupted|Resource temp)/},
+);
+# What libc and the kernel have agreed on cannot fail, nor be lived without.
+my $agreed = qr/^(?:execve|exit|exit_group|futex|rt_sigreturn|arch_prctl|set_tid_address|set_robust_list|rseq)$/;
+my @strace = qw(strace -f -qq);
+
+# How often each call is made, at the most by a thread.
+sub calls_of
+{
+	my ($line) = @_;
+	my (%calls, %most);
+	my $result = run([@strace, '-o', "$tmp/trace", words($line)]);
+
+	for (split /\n/, slurp("$tmp/trace")) {
+		$calls{$2}{$1}++ if /^(\d+) +(\w+)\(/;
+	}
+	for my $call (keys %calls) {
+		($most{$call}) = sort { $b <=> $a } values %{$calls{$call}};
+	}
+	return ($result, %most);
+}
+
+# The calls in turn; of very many the first ones and the last.
+sub turns
+{
+	my ($from, $last) = @_;
+	return () if $from > $last;
+	return $from == $last ? $from : ($from, $last) if !$all;
+	return grep { $_ < $from + 16 || $_ == $last || $_ % 7 == 0 && $_ < $from + 100 } $from .. $last;
+}
+
+# All errors of a call have had their turn in a program that makes it as often.
+my %had;
+
+# The same call of each thread fails: strace counts the calls of each.
+sub each_call
+{
+	my ($line) = @_;
+	my ($program) = $line =~ /^(\w+)/;
+	my (undef, %of_libc) = calls_of("$program --version");
+	my ($result, %calls) = calls_of($line);
+	my $before = $faults;
+
+	# Where memory is too scattered for huge pages, there is always a warning.
+	my $huge = $result->{err} eq '' ? qr/-H: the kernel does not tell/ : qr/-H: /;
+	note_run('traced', $line, $result, warning => qr/-H: /);
+	for my $call (grep { !/$agreed/ } sort keys %calls) {
+		my %may = (errors => ['EPERM'], $line =~ / -H/ ? (warning => $call eq 'madvise' ? qr/-H: 0\.0 of/ : $huge) : (),
+			%{$call{$call} || {}});
+		my @errors = @{$may{errors}};
+		@errors = $errors[0] if !$all || $calls{$call} <= ($had{"$program $call"} // 0);
+		$had{"$program $call"} = $calls{$call};
+		# What comes before main is libc's.
+		my $from = $call eq 'write' ? 1 : ($of_libc{$call} || 0) + 1;
+		for my $error (@errors) {
+			my $fault = $error =~ /^retval/ ? $error : "error=$error";
+			for my $turn (turns($from, $calls{$call})) {
+				my $result = attempt([@strace, '--seccomp-bpf', '-o', '/dev/null', '-e', "trace=$call",
+					'-e', "inject=$call:$fault:when=$turn", words($line)], limit => 20);
+				note_run("$call $turn $error", $line, $result, %may);
+				$faults++;
+			}
+		}
+	}
+	all_right("$line: system calls that fail", $faults - $before);
+}
+
+my $chase = 'multichase -m 1m -F 64k -n 1 --interval 0.005';
+my $load = 'multiload -m 1m -n 1 --warmup 0 --interval 0.02';
+my @lines = ($chase, "$load -l stream-sum", 'pingpong -u -c 1 --interval 0.005', 'fairness -n 1 -t 0.005');
+push @lines, "$chase -H -m 4m" if has_thp();
+push @lines, (
+	"$chase -W 0:1", "$chase -M", "$chase -c branch", "$chase -f $file", "$chase -X -t 2 --json",
+	"$load -l stream-sum -W 0:1", "$load -l zero-read", "$load -l zero-fault",
+	"$load -c chaseload -l stream-sum -X -t 2 -s 256 --json",
+	"pingpong -x -c 1 --interval 0.005 --json", 'fairness -n 1 -t 0.005 --json',
+) if $all;
+
+sub can_trace { return found('strace') && !run([@strace, '-o', '/dev/null', '-e', 'inject=mmap:error=ENOMEM:when=999', 'true'])->{exit} }
+
+SKIP: {
+	skip 'strace was not found, or may not trace here: no system call fails', 1 if !can_trace();
+	for my $line (@lines) {
+		next if $line =~ /^pingpong/ && !defined $second_cpu;
+		each_call($line);
+	}
+}
+
+# Allocations: the programs are linked again, with functions that fail.
+
+sub link_failing
+{
+	my ($program) = @_;
+	my @others = grep { $_ ne $program } keys %printed;
+	my @objects = grep { my $path = $_; !grep { $path =~ m{/$_\.o$} } @others } glob "$top/build/native/*.o";
+	my @wrap = map { "-Wl,--wrap=$_" } qw(main malloc calloc realloc aligned_alloc mprotect);
+	my @link = ('cc', '-D_GNU_SOURCE', '-pthread', '-o', "$tmp/$program", @objects, "$top/tests/fail_call.c", @wrap, '-lm');
+
+	# Where libc is static, its own allocations are among those that fail.
+	return run([@link, '-static'])->{exit} == 0 || run(\@link)->{exit} == 0;
+}
+
+my %linked;
+sub each_allocation
+{
+	my ($line) = @_;
+	my ($program) = $line =~ /^(\w+)/;
+	my $before = $faults;
+
+	$linked{$program} //= link_failing($program);
+	return fail("$program: is linked with allocations that fail") if !$linked{$program};
+	for (my $turn = 1; ; $turn++) {
+		unlink "$tmp/failed";
+		my $result = attempt([split ' ', "$tmp/$line"], limit => 20,
+			before => sub { @ENV{qw(FAIL_AT FAILED)} = ($turn, "$tmp/failed") });
+		note_run("allocation $turn", $line, $result, partial => 1, refusal => qr/no memory|Cannot allocate memory; |$thread|-M: malloc has no|-c branch: /,
+			$line =~ / -H/ ? (warning => qr/-H: /) : ());
+		last if !-e "$tmp/failed" || $turn > 500;
+		$faults++;
+	}
+	all_right("$line: allocations that fail", $faults - $before);
+}
+
+each_allocation($_) for grep { defined $second_cpu || !/^pingpong/ } @lines;
+diag("$faults faults in $runs runs");
+done_testing();
