@@ -141,7 +141,8 @@ bool json_print(struct json *json, FILE *out)
 
 	putc('}', json->out);
 	whole = !ferror(json->out);
-	if (fclose(json->out) != 0)
+	/* (glibc's fclose() does not tell that the text could not be had.) */
+	if (fclose(json->out) != 0 || !json->text)
 		whole = false;
 	if (whole) {
 		fwrite(json->text, 1, json->length, out);

@@ -45,11 +45,11 @@ sub wrong
 	return 'did not end in time' if $result->{timed_out};
 	return "ended by signal $result->{signal}" if $result->{signal};
 	return "has inf or nan: $out" if $out =~ /\b(?:inf|nan)\b/i;
+	# A pair of CPUs may not come to its turn on a busy machine.
+	my $warning = $may{warning} // qr/pair\(s\) of CPUs handed nothing over/;
+	$err =~ s/^$program: warning: [^\n]*$warning[^\n]*\n//mg;
 	if ($result->{exit} == 0) {
 		return 'was not refused' if $may{must};
-		# A pair of CPUs may not come to its turn on a busy machine.
-		my $warning = $may{warning} // qr/pair\(s\) of CPUs handed nothing over/;
-		$err =~ s/^$program: warning: [^\n]*$warning[^\n]*\n//mg;
 		return "stderr has more than it may: $err" if $err ne '';
 		return if $line =~ / --json/ ? is_object($out) : $printed{$program}->($out);
 		return "the result is malformed: $out";
@@ -164,7 +164,7 @@ sub turns
 	my ($from, $last) = @_;
 	return () if $from > $last;
 	return $from == $last ? $from : ($from, $last) if !$all;
-	return grep { $_ < $from + 16 || $_ == $last || $_ % 7 == 0 && $_ < $from + 100 } $from .. $last;
+	return grep { $_ < $from + 9 || $_ == $last || $_ % 11 == 0 && $_ < $from + 100 } $from .. $last;
 }
 
 # All errors of a call have had their turn in a program that makes it as often.
@@ -260,5 +260,118 @@ sub each_allocation
 }
 
 each_allocation($_) for grep { defined $second_cpu || !/^pingpong/ } @lines;
-diag("$faults faults in $runs runs");
+
+# What is not a call that fails: limits, and memory that is not there.
+
+# A command line for sh after what prepares it.
+sub in_shell { my ($first, $line) = @_; return ['sh', '-c', "set -e; $first; exec " . join ' ', map { "'$_'" } words($line)] }
+
+refuses('a limit of memory', in_shell('ulimit -v 100000', "$chase -m 256m"), qr/-m: cannot map 256 MiB[^\n]*ask for less/, $chase);
+refuses('a limit of memory, -M', in_shell('ulimit -v 100000', "$chase -M -m 256m"), qr/-M: malloc has no 256[^\n]*ask for less/, $chase);
+refuses('a limit of memory, a load', in_shell('ulimit -v 100000', "$load -l stream-sum -m 256m"), qr/-m: cannot map 256 MiB/, $load);
+refuses('a limit of memory, the flush buffer', in_shell('ulimit -v 100000', "$chase -F 256m"), qr/-F: cannot map 256 MiB/, $chase)
+	if run('multichase --help')->{out} !~ /--flush SIZE .*write the chase back/;
+refuses('stacks larger than all memory', in_shell('ulimit -s 99999999; ulimit -v 9999999', $chase), $thread, $chase);
+runs('no file can be opened', in_shell('ulimit -n 3', $_), $_) for $chase, "$load -l stream-sum", 'fairness -n 1 -t 0.005';
+warns('no file can be opened, -H', in_shell('ulimit -n 3', "$chase -H -m 4m"), qr/-H: the kernel does not tell/, $chase) if has_thp();
+refuses('the kernel has no huge pages', [@strace, '-o', '/dev/null', '-e', 'inject=madvise:error=EINVAL', words("$chase -H")],
+	qr/-H: this kernel has no transparent huge pages/, $chase) if can_trace();
+
+# A file on a file system that is full, with huge pages switched on for it.
+my ($unshare) = grep { run("$_ true")->{exit} == 0 } 'unshare -m', 'unshare -rm';
+SKIP: {
+	skip 'mounts of its own are not permitted here', 1 if !$unshare;
+	my $full = "mount -t tmpfs -o size=256k none /mnt; truncate -s 1m /mnt/file";
+	my $line = "$chase -f /mnt/file";
+	my $gone = qr{-f /mnt/file: memory [^\n]* could not be had when it was first touched: [^\n]*space};
+
+	refuses('no space for the file', [split(' ', $unshare), @{in_shell($full, $line)}], $gone, $line);
+	skip 'no transparent huge pages', 1 if !-d '/sys/kernel/mm/transparent_hugepage';
+	spew("$tmp/setting", "always madvise [never]\n");
+	my $off = "mount --bind $tmp/setting /sys/kernel/mm/transparent_hugepage/enabled";
+	refuses('no space for the file, -H', [split(' ', $unshare), @{in_shell("$full; $off", "$line -H")}], $gone, $line);
+	like(slurp("$tmp/setting"), qr/^never/, 'no space for the file, -H: the setting of huge pages is put back');
+	# A fault at any time after it was changed.
+	for my $fault ('mmap:error=ENOMEM:when=3', 'clone3:error=EAGAIN', 'sched_setaffinity:error=EINVAL', 'write:error=ENOSPC:when=2') {
+		next if !can_trace();
+		spew("$tmp/setting", "always madvise [never]\n");
+		my $trace = join ' ', @strace, '-o', '/dev/null', '-e', "inject=$fault";
+		refuses("$fault with -H", [split(' ', $unshare), 'sh', '-c', "$off; exec $trace " . join ' ', words("$chase -H")], qr/./, $chase);
+		like(slurp("$tmp/setting"), qr/^never/, "$fault with -H: the setting of huge pages is put back");
+	}
+}
+
+# Control groups, where new ones may be made. Where not, confined.t and the
+# calls above stand for them.
+
+my @groups;
+
+# A new group, its files written; nothing if it cannot be had.
+sub group
+{
+	my ($controller, %files) = @_;
+	my $path = "/sys/fs/cgroup/$controller/faults.$$";
+
+	return if !-d $path && !mkdir $path;
+	push @groups, $path;
+	for (sort keys %files) {
+		open my $out, '>', "$path/$_" or return;
+		syswrite($out, "$files{$_}\n") or return;
+	}
+	return $path;
+}
+sub in_group { my ($path, $line) = @_; return in_shell("echo \$\$ > $path/cgroup.procs", $line) }
+
+my $made = 0;
+if (my $path = group('pids', 'pids.max' => 1)) {
+	refuses('a group with no thread left', in_group($path, $chase), $thread, $chase);
+	$made++;
+}
+if (my $path = group('memory', 'memory.limit_in_bytes' => 32 << 20)) {
+	refuses('a group with less memory', in_group($path, "$chase -m 64m"), qr/-m \S+[^\n]*: [^\n]*cgroup has only 32/, $chase);
+	runs('a group with enough memory', in_group($path, "$chase -m 8m"), $chase);
+	$made++;
+}
+if (my $path = group('cpuset', 'cpuset.cpus' => $first_cpu, 'cpuset.mems' => 0)) {
+	refuses('a group of one CPU', in_group($path, "$chase -t 2"), qr/more threads than cpus available: -t 2/, $chase);
+	refuses('a group without the CPU', in_group($path, "$chase --cpus $second_cpu"),
+		qr/cannot run a thread on CPU $second_cpu: [^\n]*--cpus: this process may use CPUs $first_cpu/, $chase) if defined $second_cpu;
+	runs('a group of one CPU', in_group($path, $chase), $chase);
+	$made++;
+}
+if (my $path = group('cpu', 'cpu.cfs_period_us' => 5000, 'cpu.cfs_quota_us' => 1000)) {
+	warns('a group with a fifth of a CPU', in_group($path, "$chase --interval 0.2"), qr/a CPU quota of the cgroup stopped threads in \d+ periods/, $chase);
+	$made++;
+}
+
+# Hugetlb pages that are there when they are mapped, and not when touched. What
+# is changed for that is put back at the end, whatever comes.
+my %settings = map { $_ => slurp($_) =~ s{\n}{}r } '/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages',
+	'/sys/fs/cgroup/unified/cgroup.subtree_control';
+sub set
+{
+	my ($path, $value) = @_;
+	open my $out, '>', $path or return 0;
+	return syswrite($out, "$value\n");
+}
+sub put_back
+{
+	my ($pages, $subtree) = sort { $b cmp $a } keys %settings;
+	set($pages, $settings{$pages}) if slurp($pages) ne "$settings{$pages}\n";
+	rmdir $_ for @groups;
+	set($subtree, '-hugetlb') if slurp($subtree) ne "$settings{$subtree}\n";
+}
+END { put_back() }
+
+my ($pages, $subtree) = sort { $b cmp $a } keys %settings;
+if ($settings{$subtree} !~ /hugetlb/ && set($subtree, '+hugetlb') && (my $path = group('unified', 'hugetlb.2MB.max' => 0))) {
+	set($pages, $settings{$pages} + 4);
+	refuses('hugetlb pages that are gone', in_group($path, 'multichase -p 2m -m 4m'),
+		qr/-p 2 MiB: memory [^\n]* could not be had when it was first touched: [^\n]*hugetlb/, $chase)
+		if slurp($pages) >= $settings{$pages} + 4;
+	$made++;
+}
+put_back();
+is(slurp($_) =~ s{\n}{}r, $settings{$_}, "$_ is as it was") for sort keys %settings;
+diag("$faults faults in $runs runs, in $made control groups");
 done_testing();
