@@ -171,7 +171,8 @@ bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 	if (failure)
 		return error_set(error, "no start line for %zu threads: %s",
 				 count, strerror(failure));
-	for (size_t i = 0; i < count; i++) {
+	/* Many take so long that a signal should not wait for them. */
+	for (size_t i = 0; i < count && !crew->came; i++) {
 		struct crew_member *member = &crew->members[i];
 
 		member->crew = crew;
@@ -184,6 +185,7 @@ bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 					 "ask for fewer, or see ulimit -u -v "
 					 "and the cgroup's pids.max",
 					 i + 1, count, strerror(failure));
+		crew->came = signals_wait(0);
 	}
 	return true;
 }
@@ -223,7 +225,7 @@ bool crew_await_start(struct crew *crew, int *came, struct error *error)
 	const uint64_t begin = now_ns();
 	bool shown = false;
 
-	*came = 0;
+	*came = crew->came;
 	while (!atomic_load(&crew->started) && !*came &&
 	       !atomic_load(&crew->failed)) {
 		*came = signals_wait(now_ns() + LOOK_NS);

@@ -30,6 +30,7 @@ struct crew {
 	crew_worker *worker;
 	void *argument;
 	struct crew_member *members;
+	int came; /* the signal that came before all were started, or 0 */
 	pthread_barrier_t barrier;
 	pthread_mutex_t mutex; /* over error */
 	struct error error;    /* of the first thread that failed */
@@ -42,8 +43,8 @@ struct crew {
 };
 
 /*
- * Starts count threads, which run worker. Error: memory, a thread that cannot
- * be had; the program can only end then.
+ * Starts count threads, which run worker, or some of them if a signal comes.
+ * Error: memory, a thread that cannot be had; the program can only end then.
  */
 bool crew_start(struct crew *crew, size_t count, const struct cpu_list *cpus,
 		crew_worker *worker, void *argument, struct error *error);
@@ -73,7 +74,10 @@ bool crew_failed(struct crew *crew, struct error *error);
 /* Called by a worker: so many more of its parts are ready. */
 void crew_parts_ready(struct crew *crew, uint64_t parts);
 
-/* Called by main: tells the workers to stop, and waits for them. */
+/*
+ * Called by main: tells the workers to stop, and waits for them; not if a
+ * signal came before the start line, which nobody then passes.
+ */
 void crew_stop(struct crew *crew);
 void crew_join(struct crew *crew);
 

@@ -320,8 +320,10 @@ static bool play_pair(struct tournament *tournament, size_t row, size_t column,
 		print_pair_start(cpus, row, column);
 	if (!*came)
 		*came = sample(&tournament->options, game, &ns);
-	crew_stop(&game->crew);
-	crew_join(&game->crew);
+	if (!*came) {
+		crew_stop(&game->crew);
+		crew_join(&game->crew);
+	}
 	tournament->nr_stalled += ns.count == 0;
 	if (tournament->options.json)
 		json_pair(&tournament->json, pair, &ns);

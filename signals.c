@@ -27,21 +27,20 @@ void signals_hold(void)
 
 int signals_wait(uint64_t until_ns)
 {
-	uint64_t now;
 	int came;
 
 	/* Any other signal, or being stopped and continued, ends a wait. */
-	while ((now = now_ns()) < until_ns) {
-		struct timespec left = {
-			.tv_sec = (time_t)((until_ns - now) / NS_PER_SECOND),
-			.tv_nsec = (long)((until_ns - now) % NS_PER_SECOND),
+	do {
+		const uint64_t now = now_ns();
+		const uint64_t left = now < until_ns ? until_ns - now : 0;
+		const struct timespec time = {
+			.tv_sec = (time_t)(left / NS_PER_SECOND),
+			.tv_nsec = (long)(left % NS_PER_SECOND),
 		};
 
-		came = sigtimedwait(&held, NULL, &left);
-		if (came > 0)
-			return came;
-	}
-	return 0;
+		came = sigtimedwait(&held, NULL, &time);
+	} while (came <= 0 && now_ns() < until_ns);
+	return came > 0 ? came : 0;
 }
 
 void signals_at_end(void (*put_back)(void))

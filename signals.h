@@ -14,7 +14,10 @@
  */
 void signals_hold(void);
 
-/* Sleeps until then (now_ns() time). Returns the signal that came, or 0. */
+/*
+ * Sleeps until then (now_ns() time), or only looks if that is over. Returns the
+ * signal that came, or 0.
+ */
 int signals_wait(uint64_t until_ns);
 
 /*

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Signals in each phase of a run: what there is of a result is printed, the
-# program ends by the signal, and one that was ignored stays ignored.
+# program ends by the signal, and one that was ignored stays ignored. How long
+# that takes is told, and not judged: SIGNAL_RUNS=20 has that many of each phase.
 use strict;
 use warnings;
 use FindBin;
@@ -10,7 +11,7 @@ use lib "$FindBin::Bin/lib";
 use Command;
 use POSIX ();
 use Test::More;
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(sleep time);
 
 my $cpus = () = allowed_cpus();
 my %number = (HUP => 1, INT => 2, TERM => 15, USR1 => 10);
@@ -85,14 +86,121 @@ for my $row (@programs) {
 	like($result->{out}, $end, "$line, stopped and continued: a result");
 }
 
-# While memory is built: some hundred milliseconds at the least.
-for my $line ('multichase -n 0 -m 256m -s 8 -T 256m -F 0 -v', 'multichase -n 0 -m 128m -s 16 -T 128m -c branch -F 0 -v') {
-	for my $signal (qw(INT TERM HUP)) {
+# Each phase, from the first memory that is touched to the last sample: how it is
+# reached, and how its output ends; without that there is none.
+
+my $repeats = $ENV{SIGNAL_RUNS} || 1;
+my %delays;
+
+sub status_of { my ($job, $key) = @_; return slurp("/proc/$job->{pid}/status") =~ /^$key:\s*(\d+)/m ? $1 : 0 }
+sub has_touched { my ($job, $mib) = @_; return status_of($job, 'VmRSS') > $mib << 10 }
+sub has_threads { my ($job, $count) = @_; return status_of($job, 'Threads') >= $count }
+sub has_printed { my ($job, $pattern) = @_; return slurp($job->{out}) =~ $pattern }
+sub alone { my ($job) = @_; return !has_threads($job, 2) }
+my $table = qr/^Samples.*\n\d.*\n\z/m;
+my $fresh = sub { my ($job) = @_; return has_threads($job, 2) && has_touched($job, 16) && !is_running($job) };
+
+my $arm = "qemu-aarch64 $top/build/aarch64";
+my @phases = (
+	['set-up: flush buffer', 'multichase -n 0 -m 64k -F 1g -v', sub { alone(@_) && has_touched($_[0], 16) }],
+	['set-up: many threads', 'multichase -n 0 -X -t 4000 -s 32k -m 32m -F 0 -v', sub { has_threads($_[0], 100) && !is_running(@_) }],
+	['set-up: first touch of a load', 'multiload -n 0 -l stream-sum -m 512m -v', $fresh],
+	['building', 'multichase -n 0 -m 256m -s 8 -T 256m -F 0 -v', $fresh],
+	['building code', 'multichase -n 0 -m 128m -s 16 -T 128m -c branch -F 0 -v', $fresh],
+	['write-back (qemu)', "$arm/multichase -n 0 -m 512m -s 4096 -T 512m -v", sub { has_touched($_[0], 505) && !is_running(@_) }],
+	['warm-up', 'multichase -n 0 -m 1m -v --warmup 100', \&is_running, qr/^write_back = .*\n\z/m],
+	['warm-up of a load', 'multiload -n 0 -l stream-sum -m 1m -v --warmup 100', \&is_running, qr/^write_back = .*\n\z/m],
+	['sampling', 'multichase -n 0 -m 64m -v --interval 0.05', sub { samples($_[0], ' avg=') >= 2 }, qr/^ *\d+\.\d+\n\z/m],
+	['sampling of a load', 'multiload -n 0 -l stream-sum -m 64m -v --warmup 0 --interval 0.05',
+		sub { samples($_[0], 'Total') >= 2 }, $table],
+	['sampling of both', 'multiload -n 0 -c chaseload -l stream-sum -X -t 2 -m 1m -v --warmup 0 --interval 0.05 --json',
+		sub { has_threads($_[0], 3) && sleep 0.5 }, qr/\A\{.*"signal":[1-9].*\}\n\z/],
+	['pingpong: warm-up', 'pingpong -u -c 1 --warmup 100', sub { has_printed($_[0], qr/^ *\d+: +/m) }, qr/\A +\d+ .*\n *\d+: *\n\z/],
+	['pingpong: sampling', 'pingpong -u -c 1 --interval 1', sub { has_printed($_[0], qr/^ *\d+: +/m) && sleep 1.2 },
+		qr/\A +\d+ .*\n *\d+: +\d+\.\d\n\z/],
+	['fairness: warm-up', 'fairness --warmup 100', sub { has_printed($_[0], qr/unrelaxed/) }, qr/\Aunrelaxed:\n\z/],
+	['fairness: sampling', 'fairness -n 1000000 -t 0.05', sub { has_printed($_[0], qr/^ +\d/m) }, qr/\Aunrelaxed:\n(?: +[\d.]+)+\n/],
+);
+
+# Why a phase is not to be had here.
+sub lacks
+{
+	my ($phase, $line) = @_;
+	return 'no flush buffer is read here' if $phase =~ /flush/ && run('multichase --help')->{out} =~ /--flush SIZE .*write the chase back/;
+	return 'needs 2 CPUs' if $phase =~ /pingpong|of both/ && $cpus < 2;
+	return 'qemu-aarch64 was not found' if $line =~ /^qemu/ && !found('qemu-aarch64');
+	return 'there are no aarch64 programs: make aarch64' if $line =~ /^qemu/ && !-x "$top/build/aarch64/multichase";
+	return undef;
+}
+
+# Starts a command, and again if it is past the phase before that was seen;
+# early: the phase is before the start line.
+my $before_start = qr/^(?:set-up|building|write-back)/;
+sub caught
+{
+	my ($line, $reached, $early) = @_;
+
+	for (1 .. 5) {
 		my $job = start($line);
-		wait_for(sub { slurp("/proc/$job->{pid}/status") =~ /^Threads:\s*2$/m });
-		my $result = finish($job, $signal);
-		died_by($result, $signal, "$line, SIG$signal while building");
-		is($result->{out}, '', "$line, SIG$signal while building: no result");
+		my $in_it = 0;
+		wait_for(sub { ($in_it = $reached->($job)) || $early && is_running($job) || !-e "/proc/$job->{pid}/exe" });
+		return $job if $in_it;
+		finish($job, 'KILL');
+	}
+	return undef;
+}
+
+sub check_phase
+{
+	my ($phase, $line, $reached, $end) = @_;
+
+	for my $signal (qw(INT TERM HUP)) {
+		my $what = "$phase, SIG$signal";
+		for (1 .. $repeats) {
+			my $job = caught($line, $reached, $phase =~ $before_start);
+			ok(defined $job, "$what: the phase is reached") or next;
+			my $began = time;
+			my $result = finish($job, $signal);
+			push @{$delays{$phase}}, 1000 * (time - $began);
+			died_by($result, $signal, $what);
+			ok(!kill(0, $job->{pid}), "$what: nothing is left of it");
+			like($result->{out}, $end || qr/\A\z/, "$what: the result so far, if there is one");
+		}
+	}
+}
+
+for my $row (@phases) {
+	my $lacks = lacks(@$row);
+	SKIP: {
+		skip "$row->[0]: $lacks", 1 if $lacks;
+		check_phase(@$row);
+	}
+}
+
+for (map { $_->[0] } @phases) {
+	my @ms = sort { $a <=> $b } @{$delays{$_} || next};
+	diag(sprintf '%-30s %3d signals: median %4.0f ms, largest %4.0f ms', $_, scalar @ms, $ms[$#ms / 2], $ms[-1]);
+}
+
+# The setting of huge pages, as the kernel would show it, is put back.
+my ($unshare) = grep { run("$_ true")->{exit} == 0 } 'unshare -m', 'unshare -rm';
+SKIP: {
+	skip 'mounts of its own are not permitted here', 1 if !$unshare;
+	skip 'no transparent huge pages', 1 if !-d '/sys/kernel/mm/transparent_hugepage';
+	my $setting = "$tmp/setting";
+	for my $row (grep { $_->[1] =~ /^multi/ && $_->[0] !~ /code|both/ } @phases) {
+		my ($phase, $line, $reached) = @$row;
+		next if lacks(@$row);
+		for my $signal (qw(INT TERM HUP)) {
+			spew($setting, "always madvise [never]\n");
+			my $job = caught([split(' ', $unshare), 'sh', '-c', "mount --bind $setting "
+				. '/sys/kernel/mm/transparent_hugepage/enabled; exec ' . join ' ', words("$line -H")], $reached, $phase =~ $before_start);
+			my $what = "$phase, -H, SIG$signal";
+			ok(defined $job, "$what: the phase is reached") or next;
+			like(slurp($setting), qr/^madvise/, "$what: huge pages were switched on");
+			is(finish($job, $signal)->{signal}, $number{$signal}, "$what: ends by SIG$signal");
+			like(slurp($setting), qr/^never/, "$what: the setting is put back");
+		}
 	}
 }
 
