@@ -3,10 +3,12 @@
 
 #include "environment.h"
 #include "machine.h"
+#include "signals.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -72,8 +74,34 @@ void report_start(void)
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 }
 
+/* Does somebody read what is written, within a time that nobody minds? */
+static bool writable(void)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&out, 1, 20) != 0; /* ms */
+}
+
+void report_last(void)
+{
+	if (!__fpending(stdout) || writable())
+		fflush(stdout);
+	else
+		__fpurge(stdout);
+}
+
 bool report_flush(void)
 {
+	int came;
+
+	/* In a write to a full pipe, no signal that is held would come. */
+	while (__fpending(stdout) && !writable()) {
+		came = signals_wait(0);
+		if (came) {
+			__fpurge(stdout);
+			signals_die(came);
+		}
+	}
 	if (!write_failure && (fflush(stdout) != 0 || ferror(stdout)))
 		write_failure = errno;
 	if (write_failure)

@@ -32,9 +32,13 @@ void report_start(void);
 
 /*
  * Makes what was just printed appear, in a file and a pipe as on a terminal.
- * False: it could not be written; nothing will be from then on.
+ * False: it could not be written; nothing will be from then on. A signal that
+ * is held ends the program if nobody reads.
  */
 bool report_flush(void);
+
+/* The same before a signal ends the program, if it is read. */
+void report_last(void);
 
 /* Begins a line, with the time of day if asked for. */
 void report_line(bool timestamp);

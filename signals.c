@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "signals.h"
 
+#include "report.h"
 #include "timer.h"
 
 #include <pthread.h>
@@ -52,7 +53,7 @@ void signals_die(int signal_number)
 {
 	sigset_t set;
 
-	fflush(stdout);
+	report_last();
 	if (at_end)
 		at_end();
 	signal(signal_number, SIG_DFL);

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 use FindBin;
+use IO::Handle;
 use lib "$FindBin::Bin/lib";
 use Command;
 use POSIX ();
@@ -177,7 +178,23 @@ for my $row (@phases) {
 	}
 }
 
-for (map { $_->[0] } @phases) {
+# Into a pipe that is full, and that nobody reads.
+for my $line ('multichase -n 0 -m 64k -v', 'multiload -n 1 -m 64k --warmup 0 --interval 0.01', 'multichase -n 1 -m 64k --interval 0.01 --json',
+	'fairness -n 1000000 -t 0.01', 'pingpong -u -c 1 --interval 0.01') {
+	pipe my $read, my $write or die "pipe: $!\n";
+	$write->blocking(0);
+	1 while syswrite $write, 'x' x 4096;
+	$write->blocking(1);
+	for my $signal (qw(INT TERM HUP)) {
+		my $job = start($line, before => sub { open STDOUT, '>&', $write });
+		sleep 0.3;
+		my $began = time;
+		died_by(finish($job, $signal), $signal, "$line, nobody reads, SIG$signal");
+		push @{$delays{'writing, and nobody reads'}}, 1000 * (time - $began);
+	}
+}
+
+for ((map { $_->[0] } @phases), 'writing, and nobody reads') {
 	my @ms = sort { $a <=> $b } @{$delays{$_} || next};
 	diag(sprintf '%-30s %3d signals: median %4.0f ms, largest %4.0f ms', $_, scalar @ms, $ms[$#ms / 2], $ms[-1]);
 }
