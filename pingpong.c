@@ -345,6 +345,14 @@ static void warn_of_stalls(const struct tournament *tournament)
 	report_warning(program.name, &warning);
 }
 
+/* A row is a line, even if the pair of this column could not play. */
+static void end_row(const struct tournament *tournament, size_t row,
+		    size_t column)
+{
+	if (!tournament->options.json && column > row + 1)
+		putchar('\n');
+}
+
 /* Until a signal comes, or nobody can read what would follow. */
 static bool play_pairs(struct tournament *tournament, int *came,
 		       struct error *error)
@@ -353,8 +361,10 @@ static bool play_pairs(struct tournament *tournament, int *came,
 	for (size_t row = 0; row < tournament->nr_rows; row++)
 		for (size_t column = row + 1; column < tournament->cpus.count;
 		     column++) {
-			if (!play_pair(tournament, row, column, came, error))
+			if (!play_pair(tournament, row, column, came, error)) {
+				end_row(tournament, row, column);
 				return false;
+			}
 			if (*came || !report_flush())
 				return true;
 		}

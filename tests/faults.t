@@ -224,6 +224,16 @@ SKIP: {
 	}
 }
 
+# What was out before a pair of CPUs could not play stays a table.
+if (can_trace()) {
+	my $line = 'pingpong -u --cpus 0,5,9 --interval 0.005';
+	my $result = run([@strace, '-o', '/dev/null', '-e', 'inject=sched_setaffinity:retval=0', '-e', 'inject=clone3:error=EAGAIN:when=3',
+		words($line)]);
+	note_run('no thread for the second pair', $line, $result, must => 1, partial => 1, refusal => $thread);
+	all_right('no thread for the second pair: is refused', 1);
+	like($result->{out}, qr/\A +0 +5 +9\n 0: +$number\n\z/, 'no thread for the second pair: what was printed ends in a line');
+}
+
 # Allocations: the programs are linked again, with functions that fail.
 
 sub link_failing
