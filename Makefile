@@ -132,10 +132,24 @@ bench: all
 SHELL_SCRIPTS = $(shell grep -d skip -lE '^\#!/(bin/sh|usr/bin/env bash)' \
 	$(wildcard * scripts/* tests/* .ci/* patches/* bench/*))
 
-lint:
+ANALYZER = gcc -fanalyzer -Werror -O1 -MF /dev/null
+# What the compiler would define, for the architectures with code of their own.
+ANALYZED = -D__x86_64__ -D__aarch64__
+# Fields are written through char pointers, as options and buffers of double.
+CPPCHECK = -q -j2 --error-exitcode=1 --enable=warning,performance,portability \
+	--inline-suppr --suppress=invalidPointerCast \
+	-D__linux__ -D__GNUC__=12 -D_GNU_SOURCE -DVERSION='"$(VERSION)"' -I. -I$(BUILD)
+
+lint: $(BUILD)/expand.h
 	clang-format --dry-run -Werror $(wildcard *.[ch] tests/*.[ch] bench/*.[ch])
 	shellcheck -x $(SHELL_SCRIPTS) completions/*.bash
 	clang-tidy --quiet $(wildcard *.c) -- $(NEEDED)
+	for source in *.c; do \
+		$(ANALYZER) $(NEEDED) $(WARNINGS) -S -o /dev/null $$source || exit; \
+	done
+	for macros in $(ANALYZED); do \
+		cppcheck $(CPPCHECK) $$macros $(wildcard *.c) || exit; \
+	done
 
 # Where what is installed goes. run_multiload.sh finds its parts from BIN_DIR.
 SHARE = $(DESTDIR)$(PREFIX)/share

@@ -207,15 +207,13 @@ static bool take_malloc(struct arena *arena,
 {
 	size_t page = native_page_size();
 	char size[32];
-	char *block;
 
 	arena->mapped = round_up(request->bytes, page);
-	block = malloc(arena->mapped + page);
-	if (!block)
+	arena->base = aligned_alloc(page, arena->mapped);
+	if (!arena->base)
 		return error_set(
 			error, "-M: malloc has no %s; ask for less with -m",
-			format_size(size, sizeof(size), arena->mapped + page));
-	arena->base = (char *)round_up((uintptr_t)block, page);
+			format_size(size, sizeof(size), arena->mapped));
 	arena->fresh = false;
 	return true;
 }
@@ -324,7 +322,8 @@ static bool touch_pages(const struct arena *arena, size_t page,
 		if (arena->fresh)
 			*byte = 0;
 		else
-			*byte = *byte; /* what a file holds there */
+			/* cppcheck-suppress selfAssignment; a file's page */
+			*byte = *byte; /* keeps what it holds */
 	}
 	return true;
 }
@@ -338,7 +337,7 @@ static size_t misplaced_bytes(const struct arena *arena, size_t page,
 {
 	size_t misplaced = 0;
 	void *address;
-	int node;
+	int node = -1; /* unknown */
 
 	for (size_t i = 0; i < arena->mapped / page; i++) {
 		address = arena->base + i * page;

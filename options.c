@@ -499,13 +499,12 @@ enum parse_result parse_options(const struct program *program, int argc,
 	getopt_tables(program, letters, longs);
 	opterr = 0;
 	while ((code = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		const struct option_row *row;
+		const struct option_row *row = row_of(program, code);
 
-		if (code == ':' || code == '?') {
+		if (!row) { /* ':' or '?' */
 			explain_refusal(program, code, argv, error);
 			return PARSE_ERROR;
 		}
-		row = row_of(program, code);
 		if (row->kind == OPTION_HELP) {
 			print_help(program);
 			return PARSE_EXIT;
