@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libFuzzer target for all that reads what a user has typed. The first byte
- * chooses the reader, the rest is the text. Built by tests/fuzz_options.t.
+ * A libFuzzer target for all that reads what a user has typed, or the kernel
+ * says in files of text. The first byte chooses the reader, the rest is the
+ * text. Built by tests/fuzz_options.t.
  */
+#include "arena.h"
 #include "chase.h"
+#include "environment.h"
+#include "machine.h"
 #include "memload.h"
 #include "options.h"
 #include "plan.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
@@ -156,9 +163,69 @@ static void read_command_line(const char *text)
 	free(copy);
 }
 
+/* Files that stand for all under /proc and for all under /sys, meanwhile. */
+static int proc_file, sys_file;
+static bool replaced;
+
+/* The linker sends open() and fopen(), by their names for large files, here. */
+int __real_open64(const char *path, int flags, ...);
+FILE *__real_fopen64(const char *path, const char *mode);
+int __wrap_open64(const char *path, int flags, ...);
+FILE *__wrap_fopen64(const char *path, const char *mode);
+
+/* The programs create no file, so there is no mode. One is open at a time. */
+int __wrap_open64(const char *path, int flags, ...)
+{
+	const bool proc = strncmp(path, "/proc/", 6) == 0;
+	int fd;
+
+	if (!replaced || (!proc && strncmp(path, "/sys/", 5) != 0))
+		return __real_open64(path, flags);
+	fd = dup(proc ? proc_file : sys_file);
+	require(fd >= 0 && lseek(fd, 0, SEEK_SET) == 0);
+	return fd;
+}
+
+FILE *__wrap_fopen64(const char *path, const char *mode)
+{
+	return replaced ? fdopen(open(path, O_RDONLY | O_CLOEXEC), "r")
+			: __real_fopen64(path, mode);
+}
+
+static void fill_file(int *file, const char *text, size_t length)
+{
+	if (*file == 0)
+		*file = memfd_create("text", MFD_CLOEXEC);
+	require(*file > 0 && ftruncate(*file, (off_t)length) == 0 &&
+		pwrite(*file, text, length, 0) == (ssize_t)length);
+}
+
+/* The text of /proc, a form feed, the text of /sys. */
+static void read_system(const char *text)
+{
+	const size_t length = strcspn(text, "\f");
+	const char *rest = text + length + (text[length] != '\0');
+	struct arena arena = {.base = (char *)4096, .bytes = 1, .mapped = 1};
+	struct json json;
+	const char *whose = NULL;
+	size_t huge;
+
+	fill_file(&proc_file, text, length);
+	fill_file(&sys_file, rest, strlen(rest));
+	require(json_start(&json));
+	replaced = true;
+	environment_json(&json);
+	memory_limit(&whose);
+	throttled_periods();
+	huge = arena_huge_bytes(&arena);
+	replaced = false;
+	require(whose && (huge <= arena.bytes || huge == SIZE_MAX));
+	require(json_print(&json, stdout));
+}
+
 static void (*const readers[])(const char *text) = {
 	read_count,   read_size,  read_seconds, read_cpus,         read_mask,
-	read_weights, read_chase, read_memload, read_command_line,
+	read_weights, read_chase, read_memload, read_command_line, read_system,
 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
