@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Numbers under stress: programs and single threads that are stopped for a while
-# in the midst of sampling, more threads than CPUs, 512 threads, and counts
-# beyond 32 bits. Whatever is printed stays well-formed and finite.
+# in the midst of sampling, clocks that jump, more threads than CPUs, 512 threads,
+# and counts beyond 32 bits. Whatever is printed stays well-formed and finite.
+# With CHECK_ALL=1 a stop takes five seconds, and clocks jump.
 use strict;
 use warnings;
 use FindBin;
@@ -15,7 +16,8 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 # Shorter than what is left of a run: a thread that is stopped does not end.
-my $stop_seconds = 1.5;
+my $stop_seconds = $ENV{CHECK_ALL} ? 5 : 1.5;
+my $samples = $ENV{CHECK_ALL} ? 26 : 12; # of 0.25 s
 my $many = 512;
 my $number = qr/\d+\.\d+/;
 my $cpus = () = allowed_cpus();
@@ -86,8 +88,8 @@ sub stop_thread
 
 my $value = qr/\w+ = .*/;
 my $ns_line = qr/(?: *$number )+ avg= *$number/;
-my $chase = 'multichase -v -m 1m -n 12 -X --interval 0.25';
-my $load = 'multiload -v -m 1m -n 12 -X --warmup 0 --interval 0.25 -l stream-sum';
+my $chase = "multichase -v -m 1m -n $samples -X --interval 0.25";
+my $load = "multiload -v -m 1m -n $samples -X --warmup 0 --interval 0.25 -l stream-sum";
 my $total = qr/.*Total\(MiB\/s\)=.*PerThread=.*/;
 my @load_lines = ($value, $total, qr/Chas.*|LdAvg.*/, qr/Samples.*/, qr/\d+ *\t.*/);
 
@@ -119,14 +121,47 @@ SKIP: {
 	$stopped = $one->("$chase -t 1", $ns_line);
 	well_formed('the only thread stopped', $stopped, $value, $ns_line, qr/ *$number/);
 	unlike($stopped->{out}, qr/^ *0\.000 /m, 'the only thread stopped: no sample of nothing');
-	is(scalar(() = $stopped->{out} =~ /avg=/g), 12, 'the only thread stopped: all samples are taken');
-	my $timed = $chase =~ s/-n 12/-N -n 8/r =~ s/ --interval \S+//r;
+	is(scalar(() = $stopped->{out} =~ /avg=/g), $samples, 'the only thread stopped: all samples are taken');
+	my $timed = $chase =~ s/-n \d+/-N -n @{[$samples \/ 2 + 2]}/r =~ s/ --interval \S+//r;
 	$stopped = $one->("$timed -t 1", $ns_line);
 	like($stopped->{out}, qr/^timed out: \d+ samples, [1-9]\d* stalls, \d+ iterations per msec$/m,
 		'the only thread stopped, -N: it counts stalls');
 	well_formed('a load thread stopped', $one->("$load -t 2", $total), @load_lines);
 	well_formed('loaded latency, a load thread stopped',
 		$one->("$load -c chaseload -t 2 -s 256", $total), @load_lines);
+}
+
+# Clocks that jump. The date must not matter; a jump of CLOCK_MONOTONIC, which
+# can only be one ahead, makes one sample of its time, and the others are right.
+sub averages { my ($out) = @_; return $out =~ /avg= *($number)$/mg }
+
+sub check_jump
+{
+	my ($jump, $seconds) = @_;
+	my $with = sub { return run("$top/build/dynamic/$_[0]", before => sub { @ENV{'LD_PRELOAD', 'JUMP_AFTER', $jump} = ("$tmp/jumping_clock.so", 0.8, $seconds) }) };
+	my $what = "$jump of $seconds s";
+	my $said = $with->('multichase -v -y -m 64k -n 6 --interval 0.25');
+	my ($best, @others) = sort { $a <=> $b } averages($said->{out});
+	my $stamp = qr/\d+\.\d{6} /;
+
+	well_formed("multichase, $what", $said, $value, qr/$stamp$ns_line/, qr/$stamp *$number/);
+	is(scalar @others, 5, "multichase, $what: all samples are taken");
+	is(scalar(grep { $_ > 1000 * $best } @others), $jump eq 'JUMP_DATE' ? 0 : 1, "multichase, $what: which samples it is in");
+	my ($first, $last) = $said->{out} =~ /^(\d+)\.\d{6} .*^(\d+)\.\d{6} /ms;
+	cmp_ok(abs($last - $first - ($jump eq 'JUMP_DATE' ? $seconds : 0)), '<', 60, "multichase, $what: -y follows the date");
+	well_formed("multiload, $what", $with->('multiload -v -l stream-sum -m 64k -n 6 --warmup 0 --interval 0.25'), @load_lines);
+	well_formed("fairness, $what", $with->('fairness -n 4 --interval 0.25'), qr/(?:un)?relaxed:/, qr/(?: +$number)+/);
+	well_formed("pingpong, $what", $with->('pingpong -u -c 1 --interval 0.25'), qr/(?: +\d+)+/, qr/ *\d+:(?: +$number)*/);
+}
+
+if ($ENV{CHECK_ALL}) {
+	my $folder = 'build/dynamic';
+	my $made = run(['make', '-s', '-C', $top, 'CFLAGS=-g -O2', 'LDFLAGS=', "BUILD=$folder", "BIN=$folder", 'all'],
+		before => sub { delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES)} }, limit => 600);
+	is($made->{exit}, 0, 'dynamic programs are built') or diag($made->{err});
+	$made = run(['cc', '-D_GNU_SOURCE', '-shared', '-fPIC', '-o', "$tmp/jumping_clock.so", "$top/tests/jumping_clock.c"]);
+	is($made->{exit}, 0, 'a library of clocks that jump is built') or diag($made->{err});
+	check_jump(@$_) for ['JUMP_DATE', 86400], ['JUMP_DATE', -86400], ['JUMP_MONOTONIC', 3600];
 }
 
 # More threads than CPUs, and many of them.
