@@ -378,25 +378,32 @@ struct batch {
 
 /*
  * Without the memory, or where it serves no purpose, all is done in place:
- * small groups, and ordered ones, which draw nothing.
+ * small groups, and ordered ones, which draw nothing. What all threads take
+ * together is a small part of the arena.
  */
-static void start_batch(struct batch *batch, const struct layout *layout)
+#define LEAST_BYTES_PER_BATCH_BYTE 64
+
+static void start_batch(struct batch *batch, const struct layout *layout,
+			size_t groups)
 {
 	const size_t line = 64 / sizeof(*batch->links);
 	const size_t size = layout->group_size;
+	size_t room = groups * layout->tlb_locality /
+		      LEAST_BYTES_PER_BATCH_BYTE / sizeof(*batch->links);
 
 	*batch = (struct batch){.layout = layout, .pitch = size + line};
-	if (layout->ordered || size < SLOT_ROWS || size > BATCH_LINKS ||
+	if (room > BATCH_LINKS + batch->pitch)
+		room = BATCH_LINKS + batch->pitch;
+	/* One round more, where it is drawn. */
+	if (layout->ordered || size < SLOT_ROWS || room < 2 * batch->pitch ||
 	    layout->tlb_locality >= TO_EXIT)
 		return;
-	batch->capacity = BATCH_LINKS / size;
+	batch->links = malloc(room * sizeof(*batch->links));
+	if (!batch->links)
+		return;
+	batch->capacity = room / batch->pitch - 1;
 	if (batch->capacity > BATCH_ROUNDS)
 		batch->capacity = BATCH_ROUNDS;
-	/* And room for the round that is being drawn. */
-	batch->links = malloc((batch->capacity + 1) * batch->pitch *
-			      sizeof(*batch->links));
-	if (!batch->links)
-		batch->capacity = 0;
 }
 
 /*
@@ -581,7 +588,7 @@ void layout_link(const struct layout *layout, size_t first, size_t end,
 	const size_t step = most ? step_to_neighbour(layout) : 1;
 	struct batch batch;
 
-	start_batch(&batch, layout);
+	start_batch(&batch, layout, end - first);
 	for (batch.group = first; batch.group < end; batch.group++) {
 		link_group(&batch, step, most ? layout->slots : used);
 		for (size_t i = 0; hook && i < used; i++) {
