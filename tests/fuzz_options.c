@@ -208,7 +208,8 @@ static void read_system(const char *text)
 	struct arena arena = {.base = (char *)4096, .bytes = 1, .mapped = 1};
 	struct json json;
 	const char *whose = NULL;
-	size_t huge;
+	struct huge_bytes huge;
+	bool told;
 
 	fill_file(&proc_file, text, length);
 	fill_file(&sys_file, rest, strlen(rest));
@@ -217,9 +218,11 @@ static void read_system(const char *text)
 	environment_json(&json);
 	memory_limit(&whose);
 	throttled_periods();
-	huge = arena_huge_bytes(&arena);
+	told = arena_huge_bytes(&arena, &huge);
 	replaced = false;
-	require(whose && (huge <= arena.bytes || huge == SIZE_MAX));
+	require(whose);
+	require(!told || (huge.thp <= arena.bytes &&
+			  huge.hugetlb <= arena.bytes));
 	require(json_print(&json, stdout));
 }
 
