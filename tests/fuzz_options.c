@@ -221,8 +221,8 @@ static void read_system(const char *text)
 	told = arena_huge_bytes(&arena, &huge);
 	replaced = false;
 	require(whose);
-	require(!told || (huge.thp <= arena.bytes &&
-			  huge.hugetlb <= arena.bytes));
+	require(!told ||
+		(huge.thp <= arena.bytes && huge.hugetlb <= arena.bytes));
 	require(json_print(&json, stdout));
 }
 
