@@ -6,88 +6,19 @@
 # taskset, and with strace, which tells the programs of CPUs that are not there.
 use strict;
 use warnings;
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use File::Path qw(remove_tree);
-use POSIX ();
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Command;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep);
 
-my $top = abs_path(dirname(abs_path(__FILE__)) . '/..');
-my ($pingpong, $fairness) = ("$top/pingpong", "$top/fairness");
+my ($pingpong, $fairness) = words('pingpong fairness');
 
-my $tmp = `mktemp -d`;
-chomp $tmp;
-die "mktemp -d failed\n" if $tmp eq '' || !-d $tmp;
-my $parent = $$;
-END { remove_tree($tmp) if defined $tmp && $tmp ne '' && $$ == $parent }
-$SIG{$_} = sub { exit 1 } for qw(HUP INT TERM);
-
-# Bounds every wait here: a program that hangs fails the test.
-use constant PATIENCE => 60;
-use constant PAIR_SAMPLES => 5;
-
-sub found { my ($command) = @_; return grep { -x "$_/$command" } split /:/, $ENV{PATH} }
-
-sub slurp
+# Does stdout come to match?
+sub prints
 {
-	my ($path) = @_;
-	open my $in, '<', $path or return '';
-	local $/;
-	my $text = <$in>;
-	return defined $text ? $text : '';
-}
-
-sub start
-{
-	my (@command) = @_;
-	unlink "$tmp/stdout", "$tmp/stderr";
-	my $pid = fork;
-	die "fork: $!\n" if !defined $pid;
-	if ($pid == 0) {
-		$SIG{$_} = 'DEFAULT' for qw(INT TERM);
-		$SIG{HUP} = 'DEFAULT' if ref $SIG{HUP};
-		open STDIN, '<', '/dev/null';
-		open STDOUT, '>', "$tmp/stdout";
-		open STDERR, '>', "$tmp/stderr";
-		exec { $command[0] } @command or POSIX::_exit(127);
-	}
-	return $pid;
-}
-
-# Waits for the end; returns the exit code (128 + the signal), stdout, stderr.
-sub finish
-{
-	my ($pid) = @_;
-	my $end = time + PATIENCE;
-	my $reaped;
-	while (($reaped = waitpid $pid, POSIX::WNOHANG()) == 0) {
-		kill 'KILL', $pid if time > $end;
-		sleep 0.02;
-	}
-	my $code = $? & 127 ? 128 + ($? & 127) : $? >> 8;
-	return ($code, slurp("$tmp/stdout"), slurp("$tmp/stderr"));
-}
-
-sub run { return finish(start(@_)) }
-
-# Waits until stdout matches; returns whether it did.
-sub await
-{
-	my ($pattern) = @_;
-	my $end = time + PATIENCE;
-	while (slurp("$tmp/stdout") !~ $pattern) {
-		return 0 if time > $end;
-		sleep 0.02;
-	}
-	return 1;
-}
-
-# The CPUs that this test, and so what it starts, may use.
-sub allowed
-{
-	my ($list) = slurp('/proc/self/status') =~ /^Cpus_allowed_list:\s*(\S+)/m or return;
-	return map { /(\d+)-(\d+)/ ? ($1 .. $2) : ($_) } split /,/, $list;
+	my ($job, $pattern) = @_;
+	return wait_for(sub { slurp($job->{out}) =~ $pattern });
 }
 
 # As -d takes it.
@@ -183,23 +114,23 @@ sub quiet { my ($stderr) = @_; return $stderr =~ /^(?:pingpong: warning: \d+ pai
 sub runs_well
 {
 	my ($name, @command) = @_;
-	my ($code, $out, $err) = run(@command);
-	is($code, 0, "$name: exit status");
-	ok(quiet($err), "$name: stderr is empty") or diag($err);
-	return $out;
+	my $result = run(\@command);
+	is($result->{exit}, 0, "$name: exit status");
+	ok(quiet($result->{err}), "$name: stderr is empty") or diag($result->{err});
+	return $result->{out};
 }
 
 sub refuses
 {
 	my ($pattern, $program, @arguments) = @_;
 	my $name = join ' ', $program =~ m{([^/]+)$}, @arguments;
-	my ($code, $out, $err) = run($program, @arguments);
-	is($code, 1, "$name: exit status");
-	is($out, '', "$name: stdout is empty");
-	like($err, qr/^[^\n]*$pattern[^\n]*\n\z/, "$name: one line says what is accepted");
+	my $result = run([$program, @arguments]);
+	is($result->{exit}, 1, "$name: exit status");
+	is($result->{out}, '', "$name: stdout is empty");
+	like($result->{err}, qr/^[^\n]*$pattern[^\n]*\n\z/, "$name: one line says what is accepted");
 }
 
-my @cpus = allowed();
+my @cpus = allowed_cpus();
 plan skip_all => 'the CPUs of this process are not known' if !@cpus;
 my $many = @cpus > 1;
 my @pair = @cpus[0 .. ($many ? 1 : 0)];
@@ -248,9 +179,9 @@ $out = runs_well('fairness -S -s 3', $fairness, '-t', '0.01', '-n', 2, '-S', '-s
 is_csv($out, \@cpus, 2, 3, 'fairness -S -s 3: CSV');
 $out = runs_well('fairness -d', $fairness, '-t', '0.02', '-n', 1, '-d', mask_of($cpus[0]));
 is_text($out, \@cpus, 1, 1, 'fairness -d: the same lines');
-is(runs_well("$_ --version", "$top/$_", '--version'), "$_ 1.0\n", "$_ --version") for qw(pingpong fairness);
+is(runs_well("$_ --version", words($_), '--version'), "$_ 1.0\n", "$_ --version") for qw(pingpong fairness);
 for my $program (qw(pingpong fairness)) {
-	my $help = runs_well("$program --help", "$top/$program", '-h');
+	my $help = runs_well("$program --help", words($program), '-h');
 	my @letters = $program eq 'pingpong' ? qw(l u x r s c h) : qw(d n s S t h);
 	like($help, qr/^  -$_, --\w/m, "$program --help: -$_ has a long name") for @letters;
 	like($help, qr/^      --$_\b/m, "$program --help: --$_") for qw(warmup cpus dry-run version);
@@ -303,25 +234,24 @@ for my $program ([$pingpong, '-u'], [$fairness]) {
 
 SKIP: {
 	skip 'there is no /dev/full', 4 if !-c '/dev/full';
-	for my $command ("$pingpong -u --interval 0.01", "$fairness -n 1 -t 0.01") {
-		my ($code, undef, $err) = run('sh', '-c', "$command >/dev/full");
-		is($code, 1, "into /dev/full: exit status of $command");
-		like($err, qr/^\w+: error: standard output: [^\n]+\n\z/, 'and the reason');
+	for my $command ('pingpong -u --interval 0.01', 'fairness -n 1 -t 0.01') {
+		my $result = run($command, stdout => '/dev/full');
+		is($result->{exit}, 1, "into /dev/full: exit status of $command");
+		like($result->{err}, qr/^\w+: error: standard output: [^\n]+\n\z/, 'and the reason');
 	}
 }
 
 sub stopped
 {
 	my ($signal, $shown, $later, @command) = @_;
-	my $pid = start(@command);
-	ok(await($shown), "$signal: the output has begun") or diag(slurp("$tmp/stdout"));
+	my $job = start(\@command);
+	ok(prints($job, $shown), "$signal: the output has begun") or diag(slurp($job->{out}));
 	sleep $later;
-	kill $signal, $pid;
-	my ($code, $text, $err) = finish($pid);
+	my $result = finish($job, $signal);
 	my %number = (HUP => 1, INT => 2, TERM => 15);
-	is($code, 128 + $number{$signal}, "$signal ends the program by that signal");
-	ok(quiet($err), "$signal: stderr is empty") or diag($err);
-	return $text;
+	is($result->{signal}, $number{$signal}, "$signal ends the program by that signal");
+	ok(quiet($result->{err}), "$signal: stderr is empty") or diag($result->{err});
+	return $result->{out};
 }
 
 SKIP: {
@@ -334,13 +264,11 @@ SKIP: {
 	my $label = sprintf '%2d:', $pair[0];
 	like($out, qr/^ +$pair[0] +$pair[1]\n$label +\n\z/, 'pingpong, stopped before a sample: no cell');
 
-	local $SIG{HUP} = 'IGNORE';
-	my $pid = start(@play, '--interval', '0.1');
-	ok(await(qr/\n/), 'HUP is ignored: the output has begun');
-	kill 'HUP', $pid;
-	my ($code, $text) = finish($pid);
-	is($code, 0, 'a HUP that was ignored at the start stays ignored');
-	is_table($text, \@pair, 'and the run goes on to its end');
+	my $job = start([@play, '--interval', '0.1'], before => sub { $SIG{HUP} = 'IGNORE' });
+	ok(prints($job, qr/\n/), 'HUP is ignored: the output has begun');
+	my $result = finish($job, 'HUP');
+	is($result->{exit}, 0, 'a HUP that was ignored at the start stays ignored');
+	is_table($result->{out}, \@pair, 'and the run goes on to its end');
 }
 
 $out = stopped('HUP', qr/^ .*\n/m, 0, $fairness, '-n', 1000000, '-t', '0.05');
@@ -366,9 +294,7 @@ sub with_mask
 
 sub can_trace
 {
-	return 0 if !found('strace');
-	my ($code) = run(with_mask(0), 'true');
-	return $code == 0;
+	return found('strace') && (run([with_mask(0), 'true'])->{exit} // -1) == 0;
 }
 
 SKIP: {
@@ -379,10 +305,10 @@ SKIP: {
 	is_table($out, \@cpus, 'a larger mask is tried, and is right', $many ? 1 : 0);
 	like(slurp("$tmp/trace"), qr/\(0, 128, .* = -1 EINVAL.*\(0, 256, /s, 'which doubles the first');
 
-	my ($code, $text, $err) = run(@strace, '-e', 'inject=sched_getaffinity:error=EINVAL', $pingpong, '-u');
-	is($code, 1, 'no mask is large enough: exit status');
-	is($text, '', 'stdout is empty');
-	like($err, qr/^pingpong: error: the CPUs that may be used are not known: .*\n\z/, 'and the reason');
+	my $result = run([@strace, '-e', 'inject=sched_getaffinity:error=EINVAL', $pingpong, '-u']);
+	is($result->{exit}, 1, 'no mask is large enough: exit status');
+	is($result->{out}, '', 'stdout is empty');
+	like($result->{err}, qr/^pingpong: error: the CPUs that may be used are not known: .*\n\z/, 'and the reason');
 
 	my @numbers = (3, 64, 1023);
 	$out = runs_well('pingpong on CPUs of a mask', with_mask(@numbers), $pingpong, '-u', '--interval', '0.002');
