@@ -8,14 +8,14 @@
 # for this test, with something of the same kind on each line that matters.
 use strict;
 use warnings;
-use Cwd qw(abs_path);
-use File::Basename qw(basename dirname);
+use File::Basename qw(basename);
 use File::Copy qw(copy);
 use File::Path qw(remove_tree);
-use POSIX ();
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Command;
 use Test::More;
 
-my $top = abs_path(dirname(abs_path(__FILE__)) . '/..');
 my $patches = "$top/patches";
 my @files = qw(cpu_util.h multichase.c multiload.c README);
 my %length = ('cpu_util.h' => 50, 'multichase.c' => 951, 'multiload.c' => 1481, README => 72);
@@ -35,16 +35,7 @@ my %places = (
 my @names = qw(0001-cpu_util-clean_invalidate_range.patch 0002-multiload-load-buffers.patch
 	0003-write-chases-back.patch 0004-usage-and-README.patch);
 
-sub found { my ($command) = @_; return grep { -x "$_/$command" } split /:/, $ENV{PATH} }
-
 plan skip_all => 'git was not found' if !found('git');
-
-my $tmp = `mktemp -d`;
-chomp $tmp;
-die "mktemp -d failed\n" if $tmp eq '' || !-d $tmp;
-my $parent = $$;
-END { remove_tree($tmp) if defined $tmp && $tmp ne '' && $$ == $parent }
-$SIG{$_} = sub { exit 1 } for qw(HUP INT TERM);
 
 # Nobody's settings decide a result here. Tests of apply.sh set their own.
 delete @ENV{grep { /^GIT_/ } keys %ENV};
@@ -57,39 +48,14 @@ $ENV{LC_ALL} = 'C';
 mkdir "$tmp/scratch";
 $ENV{TMPDIR} = "$tmp/scratch";
 
-sub slurp
+# All that a command says: how it ends, stdout, stderr.
+sub said
 {
-	my ($path) = @_;
-	open my $in, '<', $path or return undef;
-	local $/;
-	my $text = <$in>;
-	return defined $text ? $text : '';
+	my ($result) = @_;
+	return ($result->{exit} // "signal $result->{signal}") . "\n$result->{out}$result->{err}";
 }
 
-sub spew
-{
-	my ($path, $text) = @_;
-	open my $out, '>', $path or die "$path: $!\n";
-	print $out $text;
-	close $out or die "$path: $!\n";
-}
-
-# Runs a command without a shell; returns its exit code, stdout and stderr.
-sub run
-{
-	my (@command) = @_;
-	my $pid = fork;
-	die "fork: $!\n" if !defined $pid;
-	if ($pid == 0) {
-		open STDIN, '<', '/dev/null';
-		open STDOUT, '>', "$tmp/stdout";
-		open STDERR, '>', "$tmp/stderr";
-		exec { $command[0] } @command or POSIX::_exit(127);
-	}
-	waitpid $pid, 0;
-	my $code = $? & 127 ? 128 + ($? & 127) : $? >> 8;
-	return ($code, slurp("$tmp/stdout"), slurp("$tmp/stderr"));
-}
+sub succeeds { return (run([@_])->{exit} // -1) == 0 }
 
 # The form of the patches, and their hunks as [file, LINE, START, [lines]].
 
@@ -203,7 +169,6 @@ my %numbered = map { my $file = $_; $file => [map { "$file, line $_" } 1 .. $len
 # The lines of 0001 are ours, and stay in step with ours.
 {
 	my $ours = slurp("$top/cpu_util.h");
-	$ours = '' if !defined $ours;
 	my $block_count = 0;
 	for my $hunk (@{$hunks{$names[0]}}) {
 		my $block = join "\n", @{$hunk->[3]};
@@ -248,10 +213,10 @@ sub refuses
 {
 	my ($what, $dir, $message, @command) = @_;
 	my $before = snapshot($dir);
-	my ($code, $out, $err) = run(@command);
-	is($code, 1, "$what: exit 1");
-	is($out, '', "$what: nothing on stdout");
-	like($err, qr/\Aapply\.sh: [^\n]*$message[^\n]*\n\z/, "$what: one line says why");
+	my $result = run(\@command);
+	is($result->{exit}, 1, "$what: exit 1");
+	is($result->{out}, '', "$what: nothing on stdout");
+	like($result->{err}, qr/\Aapply\.sh: [^\n]*$message[^\n]*\n\z/, "$what: one line says why");
 	is_deeply(snapshot($dir), $before, "$what: nothing changed");
 	is_tidy($what);
 }
@@ -259,9 +224,9 @@ sub refuses
 sub applies
 {
 	my ($what, $dir, $tree, @command) = @_;
-	my ($code, $out, $err) = run(@command);
-	is($code, 0, "$what: exit 0") or diag($err);
-	is($err, '', "$what: nothing on stderr");
+	my $result = run(\@command);
+	is($result->{exit}, 0, "$what: exit 0") or diag($result->{err});
+	is($result->{err}, '', "$what: nothing on stderr");
 	my %lines = patched(scalar @names, %$tree);
 	for my $file (@files) {
 		ok(slurp("$dir/$file") eq as_text($lines{$file}), "$what: $file has each line at its place");
@@ -357,8 +322,7 @@ refuses('not the original', $dir, 'cpu_util\.h.* is not that of commit a1ffd89',
 	make_tree($dir, %numbered);
 	my $script = slurp($apply);
 	for my $file (@files) {
-		my (undef, $id) = run('git', 'hash-object', '--no-filters', "$dir/$file");
-		chomp $id;
+		chomp(my $id = run(['git', 'hash-object', '--no-filters', "$dir/$file"])->{out});
 		is(($script =~ s/$blob{$file}/$id/g), 1, "apply.sh knows the blob of $file once");
 	}
 	spew("$copy/apply.sh", $script);
@@ -636,9 +600,8 @@ sub load_events
 sub build
 {
 	my ($what, $from, $program, $to, @compiler) = @_;
-	my ($code, $out, $err) = run(@compiler, @flags, '-O2', "$from/$program.c", '-o', $to);
-	is("$code$out$err", '0', "$what: compiles without a warning");
-	return $code == 0;
+	my $result = run([@compiler, @flags, '-O2', "$from/$program.c", '-o', $to]);
+	return is(said($result), "0\n", "$what: compiles without a warning");
 }
 
 my ($chase, $bandwidth, $loaded) = (0, 1, 2);
@@ -651,27 +614,27 @@ sub check_runs
 	for (['0', 4096, 0, 4096, 64], ['012', 4096, 0, 4096, 64], ['201', 1, 0, 64, 1],
 		['10', 4096, 24, 1000, 16], ['012', 0, 0, 4096, 64]) {
 		my ($order, $flush, $offset, $size, $lines) = @$_;
-		my ($code, $out, $err) = run(@command, $chase, 'simple', $flush, $offset, $size, $order);
-		is("$code\n$out$err", "0\n" . chase_events($how, $flush, $order, $lines, $exec),
+		my $result = run([@command, $chase, 'simple', $flush, $offset, $size, $order]);
+		is(said($result), "0\n" . chase_events($how, $flush, $order, $lines, $exec),
 			"$what: chase, -F $flush, arrival $order, $size bytes at $offset");
 	}
 	if ($program eq 'multiload') {
 		for (['0', 4096], ['01', 4096], ['10', 0]) {
 			my ($order, $flush) = @$_;
-			my ($code, $out, $err) = run(@command, $bandwidth, 'simple', $flush, 0, 8192, $order);
-			is("$code\n$out$err", "0\n" . load_events($how, $flush, $order, 128, 0),
+			my $result = run([@command, $bandwidth, 'simple', $flush, 0, 8192, $order]);
+			is(said($result), "0\n" . load_events($how, $flush, $order, 128, 0),
 				"$what: bandwidth, -F $flush, arrival $order");
 		}
 		for (['0', 4096], ['012', 4096], ['102', 4096], ['120', 4096], ['012', 0]) {
 			my ($order, $flush) = @$_;
-			my ($code, $out, $err) = run(@command, $loaded, 'chaseload', $flush, 0, 8192, $order);
-			is("$code\n$out$err", "0\n" . load_events($how, $flush, $order, 128, 1),
+			my $result = run([@command, $loaded, 'chaseload', $flush, 0, 8192, $order]);
+			is(said($result), "0\n" . load_events($how, $flush, $order, 128, 1),
 				"$what: loaded latency, -F $flush, arrival $order");
 		}
 	}
-	my ($code, $out, $err) = run(@command);
-	is("$code$out", '2', "$what: usage on stderr");
-	is($err =~ tr/\n//, 2 + ($how eq 'buffer' ? 0 : $program eq 'multiload' ? 3 : 2),
+	my $result = run(\@command);
+	is_deeply([@$result{qw(exit out)}], [2, ''], "$what: usage on stderr");
+	is($result->{err} =~ tr/\n//, 2 + ($how eq 'buffer' ? 0 : $program eq 'multiload' ? 3 : 2),
 		"$what: the usage of -F tells of the write-back if there is one");
 }
 
@@ -705,18 +668,16 @@ for my $compiler (['gcc'], ['clang'], ['aarch64-linux-gnu-gcc'], ['clang', '--ta
 	my $name = "@$compiler";
 	SKIP: {
 		skip "$compiler->[0] was not found", 1 if !found($compiler->[0]);
-		my ($code, $macros) = run(@$compiler, '-dM', '-E', '-x', 'c', '/dev/null');
-		skip "$name has no such target", 1 if $code != 0;
-		my $arm = $macros =~ /^#define __aarch64__ /m;
+		my $macros = run([@$compiler, '-dM', '-E', '-x', 'c', '/dev/null']);
+		skip "$name has no such target", 1 if ($macros->{exit} // -1) != 0;
+		my $arm = $macros->{out} =~ /^#define __aarch64__ /m;
 		my @cross = $name =~ /aarch64/ ? ('qemu-aarch64') : ();
 		# Static, for an emulator that knows no folder of libraries.
 		my @static = @cross ? ('-static') : ();
 		# Old cross compilers know only their own folder of headers.
 		my $run = 1;
-		($code) = run(@$compiler, @static, "$tmp/probe.c", '-o', "$tmp/probe");
-		if ($code != 0) {
-			($code) = run(@$compiler, '-fsyntax-only', "$tmp/probe.c");
-			skip "$name finds no C library's headers", 1 if $code != 0;
+		if (!succeeds(@$compiler, @static, "$tmp/probe.c", '-o', "$tmp/probe")) {
+			skip "$name finds no C library's headers", 1 if !succeeds(@$compiler, '-fsyntax-only', "$tmp/probe.c");
 			$run = 0;
 		} elsif (@cross && !found($cross[0])) {
 			$run = 0;
