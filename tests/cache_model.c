@@ -28,7 +28,7 @@
  * not depend on the speed of the emulation.
  *
  * Arguments, sizes in bytes: private= private_ways= slc= slc_ways= line=
- * keep_dirty= zva= warm= count= threads=, and log= kernels= out= as in
+ * keep_dirty= warm= count= threads=, and log= kernels= out= zva= as in
  * plugin_util.h. Output: one line of the parameters, one a thread, a total.
  */
 #include "plugin_util.h"
@@ -56,9 +56,8 @@ static struct core {
 } core[MAX_VCPUS];
 
 static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
-static FILE *out;
 static struct cache slc;
-static uint64_t private_bytes, private_ways, line_bytes, zva_bytes;
+static uint64_t private_bytes, private_ways, line_bytes;
 static uint64_t warm, count, threads;
 static bool keep_dirty;
 static uint64_t now, done, cleaned, cleaned_dirty;
@@ -364,11 +363,8 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 				      char **argv)
 {
 	(void)info;
-	out = arg_output(argc, argv);
-	arg_log(argc, argv);
-	arg_kernels(argc, argv);
+	args_in_common(argc, argv);
 	line_bytes = arg_number(argc, argv, "line", 64);
-	zva_bytes = arg_number(argc, argv, "zva", 64);
 	private_bytes = arg_number(argc, argv, "private", 1 << 20);
 	private_ways = arg_number(argc, argv, "private_ways", 8);
 	keep_dirty = arg_number(argc, argv, "keep_dirty", 0);

@@ -198,11 +198,6 @@ static const char *log_prefix;
 static __thread int log_fd = -1;
 static __thread char log_text[LOG_BYTES];
 
-static inline void arg_log(int argc, char **argv)
-{
-	log_prefix = arg_text(argc, argv, "log", NULL);
-}
-
 /* To be called by each thread before its first DC instruction. */
 static inline void log_open(void)
 {
@@ -252,6 +247,18 @@ static inline uint64_t log_register(uint64_t pc, unsigned int rt)
 	if (!value)
 		die("no %s in the log", name);
 	return strtoull(value + 4, NULL, 16);
+}
+
+static FILE *out;
+static uint64_t zva_bytes;
+
+/* All of the above, and zva=: the bytes that DC ZVA stores. */
+static inline void args_in_common(int argc, char **argv)
+{
+	out = arg_output(argc, argv);
+	log_prefix = arg_text(argc, argv, "log", NULL);
+	arg_kernels(argc, argv);
+	zva_bytes = arg_number(argc, argv, "zva", 64);
 }
 
 #endif /* PLUGIN_UTIL_H */

@@ -17,9 +17,9 @@
  *	R VCPU ADDR BYTES		loaded, by a thread not in its kernel;
  *					only if asked for by reads=1
  *
- * Arguments: zva= (bytes that DC ZVA stores), reads=, mmap= and munmap= (the
- * numbers of these system calls, arm64's by default), and log=, kernels= and
- * out=, which plugin_util.h explains.
+ * Arguments: reads=, mmap= and munmap= (the numbers of these system calls,
+ * arm64's by default), and log=, kernels=, out= and zva=, which plugin_util.h
+ * explains.
  */
 #include "plugin_util.h"
 
@@ -31,8 +31,7 @@
 #define MAX_BUFFERS 4096
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
-static FILE *out;
-static uint64_t zva_bytes, nr_mmap, nr_munmap;
+static uint64_t nr_mmap, nr_munmap;
 static bool reads;
 
 static struct {
@@ -218,10 +217,7 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
 				      char **argv)
 {
 	(void)info;
-	out = arg_output(argc, argv);
-	arg_log(argc, argv);
-	arg_kernels(argc, argv);
-	zva_bytes = arg_number(argc, argv, "zva", 64);
+	args_in_common(argc, argv);
 	nr_mmap = arg_number(argc, argv, "mmap", NR_MMAP);
 	nr_munmap = arg_number(argc, argv, "munmap", NR_MUNMAP);
 	reads = arg_number(argc, argv, "reads", 0);
