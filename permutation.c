@@ -536,17 +536,25 @@ static void run_hook(const struct round *round, size_t group, link_hook *hook,
 
 /*
  * What to add to the index of a slot, modulo slots, for the index of the slot
- * beside it: the inverse of slot_step.
+ * beside it: the inverse of slot_step, by Euclid's extended algorithm.
  */
 static size_t step_to_neighbour(const struct layout *layout)
 {
-	size_t step = 0, slot = 0;
+	const long long slots = (long long)layout->slots;
+	long long rest = slots, next_rest = (long long)layout->slot_step;
+	long long inverse = 0, next_inverse = 1;
 
-	do {
-		slot = (slot + layout->slot_step) % layout->slots;
-		step++;
-	} while (slot != 1 % layout->slots);
-	return step;
+	while (next_rest) {
+		const long long quotient = rest / next_rest;
+		long long last = rest - quotient * next_rest;
+
+		rest = next_rest;
+		next_rest = last;
+		last = inverse - quotient * next_inverse;
+		inverse = next_inverse;
+		next_inverse = last;
+	}
+	return (size_t)(inverse < 0 ? inverse + slots : inverse);
 }
 
 /* All rounds of all chases: indexes from 0 up to there, in steps. */
