@@ -6,8 +6,8 @@
 # results/KIND.csv is made. The blocks tell where an interrupted sweep goes on.
 
 # Sourced, all is done in a shell of its own: the caller's stays as it is.
-case ${ZSH_VERSION+zsh}${0##*/} in
-run_multiload.sh) ;;
+case ${ZSH_VERSION+zsh}$(readlink -f -- "$0") in
+/*/run_multiload.sh) ;;
 *)
 	sh ./run_multiload.sh "$@"
 	return

@@ -191,6 +191,9 @@ for (
 is_refused(run([script('0')], before => sub { chdir '/proc' }), '--output results: cannot', 'a current folder that is read-only');
 ok(!-e "$tree/calls", 'nothing was run');
 
+symlink "$tree/run_multiload.sh", "$tmp/sweep";
+like(run(["$tmp/sweep", '0', '--dry-run'])->{out}, qr/^multiload /, 'a link of another name');
+
 # Sourced from its folder.
 for my $shell (qw(dash bash zsh)) {
 	SKIP: {
