@@ -26,7 +26,7 @@ Sweeps of multiload and pingpong; the results go to results/*.txt and results/*.
       --plot                 make pictures, PNG and SVG, of the results; alone: of those that are there
       --compare A B          compare the results in folder B with those in folder A; with --plot: in pictures too
       --output DIR           where results and pictures go (default results; of --compare: comparison)
-      --dry-run              print the commands of the sweep and exit
+      --dry-run              print the commands of the sweep, if there is one, and exit
   -h, --help                 print this and exit
       --version              print the version and exit
 
@@ -47,8 +47,9 @@ Environment:
   SWEEP_INTERVAL   seconds of a sample
 
 A sweep that was interrupted goes on where it stopped when it is started again.
-One that was finished starts anew, and its files are kept as *.old; but with
-more ITERATIONS than it had, only those that are missing are run.
+One that was finished starts anew, and its files are kept as *.old, in place of
+any older ones; but with more ITERATIONS than it had, only those that are
+missing are run.
 END
 }
 
@@ -264,8 +265,11 @@ open_log()
 			return
 		fi
 		mv "$log" "$log.old"
-		[ ! -e "$output/$1.csv" ] ||
-			mv "$output/$1.csv" "$output/$1.csv.old"
+		# What was made of it is not of the new one.
+		for type in csv png svg; do
+			[ ! -e "$output/$1.$type" ] ||
+				mv "$output/$1.$type" "$output/$1.$type.old"
+		done
 		echo "$log: kept as $log.old"
 	fi
 	echo "$first" >"$log" || die_unwritten
@@ -436,11 +440,12 @@ parts=$bin/scripts
 parse "$@"
 [ -x "$bin/multiload" ] ||
 	die "$bin/multiload: there is no such program; build it with make"
+[ -z "$kinds" ] || sweep
+[ -z "$dry_run" ] || exit 0
 if [ -n "$before" ]; then
 	"$parts/compare_results" "$before" "$after"
 	[ -z "$plot" ] ||
 		"$parts/plot_results" "$output" "$before" "$after"
 	exit
 fi
-[ -z "$kinds" ] || sweep
 [ -z "$plot" ] || "$parts/plot_results" "$output" "$output"

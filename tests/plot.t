@@ -75,7 +75,7 @@ SKIP: {
 {
 	my $run = run([$script, '--plot', '--output', "$tmp/none"]);
 	is_deeply([$run->{exit}, $run->{out}], [1, ''], 'no results: exit 1');
-	like($run->{err}, qr/^[^\n]*error: (?:\Q$tmp\E\/none: there are no results|--plot: gnuplot)[^\n]*\n\z/, 'and one line that says so');
+	like($run->{err}, qr/^run_multiload.sh: error: (?:\Q$tmp\E\/none: there are no results[^\n]*; run a sweep first|--plot: gnuplot[^\n]*)\n\z/, 'and one line that says so');
 	my @tools = map { my $tool = $_; grep { -x } map { "$_/$tool" } split /:/, $ENV{PATH} } qw(sh dirname readlink);
 	mkdir "$tmp/tools";
 	symlink $_, "$tmp/tools/" . s{.*/}{}r for @tools;
@@ -126,7 +126,7 @@ like($run->{out}, qr/^before: \Q$old\E \(CPU of old; Linux 1; then\)\nafter: \Q$
 for ([$old, "$tmp/none"], ["$tmp/none", $new]) {
 	my $run = run([$script, '--compare', @$_]);
 	is_deeply([$run->{exit}, $run->{out}], [1, ''], "compare with a folder without results: exit 1, stdout empty");
-	like($run->{err}, qr/^[^\n]*error: \Q$tmp\E\/none: there are no results[^\n]*\n\z/, 'and one line that says so');
+	like($run->{err}, qr/^run_multiload.sh: error: \Q$tmp\E\/none: there are no results[^\n]*; run a sweep first\n\z/, 'and one line that says so');
 }
 
 done_testing();

@@ -96,10 +96,13 @@ sub is_refused
 	is(substr(slurp("$tmp/a/latency.txt"), 0, length $log), $log, 'and the others kept');
 	$log = slurp("$tmp/a/latency.txt");
 	unlink "$tree/calls";
+	spew("$tmp/a/latency.$_", "picture\n") for qw(png svg);
 	run([script(qw(0 3 3 --output), "$tmp/a")]);
 	is(scalar(lines("$tree/calls")), 6, 'a finished sweep starts anew');
 	is(slurp("$tmp/a/latency.txt.old"), $log, 'and its log is kept');
 	is(sizes("$tmp/a/latency.csv.old"), '4k 64k 4k 64k 4k 64k', 'and its table');
+	is_deeply([map { -e "$tmp/a/latency.$_" ? 'left' : slurp("$tmp/a/latency.$_.old") } qw(png svg)], ["picture\n", "picture\n"],
+		'and its pictures');
 	$ENV{SWEEP_SIZES} = '8k';
 	run([script(qw(0 1 3 --output), "$tmp/a")]);
 	is(sizes("$tmp/a/latency.csv"), '8k', 'another sweep is not mixed with the one before');
