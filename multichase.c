@@ -17,8 +17,10 @@ static const struct option_row rows[] = {
 	RUN_ROW('n', "samples", "N", OPTION_COUNT, samples, 0, MAX_SAMPLES, "5",
 		"samples, after one that is dropped; 0: until stopped"),
 	RUN_FLAG('N', "timed", timed,
-		 "stop once the time of the samples has passed"),
-	RUN_OPTION_ROWS,
+		 "stop once the time of -n samples, with the dropped one "
+		 "among them, has passed"),
+	RUN_OPTION_ROWS("memory of the chase",
+			"print the configuration and each sample"),
 	RUN_ROW(0, "interval", "SECONDS", OPTION_SECONDS, interval,
 		MIN_INTERVAL_MS, MAX_INTERVAL_MS, "0.5", "time of a sample"),
 	RUN_ROW(0, "warmup", "SECONDS", OPTION_SECONDS, warmup, 0,

@@ -23,7 +23,10 @@ static const struct option_row rows[] = {
 		"chase"),
 	RUN_ROW('n', "samples", "N", OPTION_COUNT, samples, 0, MAX_SAMPLES, "5",
 		"samples, after one that is dropped; 0: until stopped"),
-	RUN_OPTION_ROWS,
+	RUN_OPTION_ROWS("memory of the chase, and of each thread that runs a "
+			"memload",
+			"print the configuration, each sample and statistics; "
+			"twice: also which variant of the memload runs"),
 	RUN_ROW(0, "interval", "SECONDS", OPTION_SECONDS, interval,
 		MIN_INTERVAL_MS, MAX_INTERVAL_MS, "2", "time of a sample"),
 	RUN_ROW(0, "warmup", "SECONDS", OPTION_SECONDS, warmup, 0,

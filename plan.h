@@ -37,15 +37,18 @@ struct run_options {
 #define TLB_LOCALITY_PRESET UINT64_MAX
 #define TLB_LOCALITY_PAGES 64
 
-/* What -F does depends on the machine, as its help says. */
+/* What these do depends on the architecture, as their help says. */
 #if HAVE_CLEAN_INVALIDATE_RANGE
 #define FLUSH_HELP                                                             \
 	"unless 0, write the chase back (DC CIVAC) once it is built; no "      \
 	"memory is taken"
+#define DIRTY_START_HELP "write nothing back: lines stay dirty"
 #else
 #define FLUSH_HELP                                                             \
 	"unless 0, read a buffer of that size in each chase thread before "    \
 	"the start"
+#define DIRTY_START_HELP                                                       \
+	"no effect on this architecture, on which nothing is written back"
 #endif
 
 #define RUN_ROW(letter_, name_, value_, kind_, field, min_, max_, preset_,     \
@@ -59,8 +62,8 @@ struct run_options {
 #define MAX_THREADS 65536
 #define MIN_STRIDE 8
 
-/* The rows that both programs have. */
-#define RUN_OPTION_ROWS                                                        \
+/* The rows that both programs have; what they say of -m and -v differs. */
+#define RUN_OPTION_ROWS(memory_help, verbose_help)                             \
 	RUN_ROW('c', "chase", "NAME[:N]", OPTION_TEXT, chase, 0, 0, NULL,      \
 		"which chase, see below"),                                     \
 		RUN_ROW('F', "flush", "SIZE", OPTION_SIZE, flush, 0, MAX_SIZE, \
@@ -70,9 +73,7 @@ struct run_options {
 		RUN_FLAG('L', "longer", longer,                                \
 			 "longer chase: a new permutation in each slot"),      \
 		RUN_ROW('m', "memory", "SIZE", OPTION_SIZE, memory, 1,         \
-			MAX_SIZE, "256m",                                      \
-			"memory of the chase, and of each thread that runs a " \
-			"memload"),                                            \
+			MAX_SIZE, "256m", memory_help),                        \
 		RUN_FLAG('o', "ordered", ordered,                              \
 			 "ordered instead of random"),                         \
 		RUN_ROW('O', "offset", "SIZE", OPTION_SIZE, offset, 0,         \
@@ -94,7 +95,7 @@ struct run_options {
 		 .name = "verbose",                                            \
 		 .kind = OPTION_LEVEL,                                         \
 		 .offset = offsetof(struct run_options, verbose),              \
-		 .help = "more output; may be repeated"},                      \
+		 .help = (verbose_help)},                                      \
 		RUN_ROW('W', "weights", "NODE:W,...", OPTION_WEIGHTS, weights, \
 			0, 0, NULL,                                            \
 			"put pages on NUMA nodes in proportion to W"),         \
@@ -103,8 +104,7 @@ struct run_options {
 		RUN_FLAG('y', "timestamp", timestamp,                          \
 			 "begin lines of samples and results with the time"),  \
 		OPTION_ROWS_JOB(struct run_options),                           \
-		RUN_FLAG(0, "dirty-start", dirty_start,                        \
-			 "write nothing back (aarch64): lines stay dirty"),    \
+		RUN_FLAG(0, "dirty-start", dirty_start, DIRTY_START_HELP),     \
 		RUN_ROW(0, "seed", "N", OPTION_COUNT, seed, 0, UINT64_MAX,     \
 			"1", "of the random numbers that order the chase")
 
