@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # make                 builds multichase, multiload, pingpong and fairness here
+# make aarch64         the same for aarch64 into build/aarch64, by its cross compiler
 # make check-deps      installs what the tests need (as root on Debian), or lists it
 # make check           runs the tests; make check-all the long ones as well
 # make bench           measures against the best there is: bench/README.md
@@ -10,7 +11,8 @@
 # make dist            the last commit's sources, build/multichase-VERSION.tar.gz
 #
 # CC, CFLAGS, CPPFLAGS, LDFLAGS and LDLIBS are the user's. ARCH=NAME alone
-# chooses the cross compiler of that architecture. WERROR=1 is for developers.
+# chooses the cross compiler of that architecture; BUILD=DIR and BIN=DIR keep what
+# it builds apart. WERROR=1 is for developers.
 
 VERSION = 1.0
 PREFIX = /usr/local
