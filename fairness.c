@@ -239,7 +239,7 @@ static int take_samples(struct contest *contest)
 		if (options->json)
 			json_sample(&contest->json, contest);
 		else
-			print_sample(stdout, contest);
+			print_sample(report_out, contest);
 		if (!report_flush())
 			break;
 	}
@@ -263,7 +263,7 @@ static bool measure(struct contest *contest, int *came, struct error *error)
 	    !crew_await_start(&contest->crew, came, error))
 		return false;
 	if (!contest->options.json)
-		print_heading(stdout, contest);
+		print_heading(report_out, contest);
 	report_flush();
 	if (!*came)
 		*came = take_samples(contest);
@@ -356,8 +356,10 @@ static bool run(void *context, struct error *error)
 	    (json && !end_json(contest, came, error)))
 		return false;
 	report_throttling(program.name, throttled);
-	if (came)
+	if (came) {
+		report_flush();
 		signals_die(came);
+	}
 	return true;
 }
 
@@ -366,19 +368,21 @@ static void print_plan(const void *context)
 	const struct contest *contest = context;
 	const struct options *options = &contest->options;
 
-	printf("cpus = ");
-	write_cpus(stdout, &contest->cpus);
-	printf("\nlate_cpus = ");
+	fprintf(report_out, "cpus = ");
+	write_cpus(report_out, &contest->cpus);
+	fprintf(report_out, "\nlate_cpus = ");
 	if (options->late.count)
-		write_cpus(stdout, &options->late);
+		write_cpus(report_out, &options->late);
 	else
-		printf("none");
-	printf("\nsweeps = %llu\n", (unsigned long long)options->sweeps);
-	printf("samples = %llu\n", (unsigned long long)options->samples);
-	printf("seconds = %.1f\n",
-	       2 * (double)options->sweeps *
-		       (options->warmup +
-			(double)(options->samples + 1) * options->interval));
+		fprintf(report_out, "none");
+	fprintf(report_out, "\nsweeps = %llu\n",
+		(unsigned long long)options->sweeps);
+	fprintf(report_out, "samples = %llu\n",
+		(unsigned long long)options->samples);
+	fprintf(report_out, "seconds = %.1f\n",
+		2 * (double)options->sweeps *
+			(options->warmup +
+			 (double)(options->samples + 1) * options->interval));
 }
 
 /* Finds the threads of the CPUs that start late. */

@@ -64,7 +64,7 @@ static bool resolve(struct plan *plan, const struct run_options *options,
 
 static void print_plan(const struct plan *plan)
 {
-	plan_print(plan, stdout);
+	plan_print(plan, report_out);
 }
 
 static bool begin(void *all_results, const struct team *team,
@@ -105,11 +105,11 @@ static void print_sample(const void *all_results, const struct team *team)
 	report_line(team->plan->options->timestamp);
 	for (size_t i = 0; i < team->plan->chase_threads; i++) {
 		report_latency(chase_thread_ns(&results->sampler, i));
-		putchar(' ');
+		putc(' ', report_out);
 	}
-	printf(" avg=");
+	fprintf(report_out, " avg=");
 	report_latency(chase_average_ns(&results->sampler, team));
-	putchar('\n');
+	putc('\n', report_out);
 }
 
 static void json_sample(const void *all_results, const struct team *team,
@@ -156,15 +156,16 @@ static void print_result(const void *all_results, const struct plan *plan)
 
 	if (options->timed) {
 		report_line(options->timestamp);
-		printf("timed out: %llu samples, %llu stalls, "
-		       "%llu iterations per msec\n",
-		       (unsigned long long)results->statistics.count,
-		       (unsigned long long)results->stalls,
-		       (unsigned long long)steps_per_ms(results));
+		fprintf(report_out,
+			"timed out: %llu samples, %llu stalls, "
+			"%llu iterations per msec\n",
+			(unsigned long long)results->statistics.count,
+			(unsigned long long)results->stalls,
+			(unsigned long long)steps_per_ms(results));
 	}
 	report_line(options->timestamp);
 	report_latency(final_ns(results, options));
-	putchar('\n');
+	putc('\n', report_out);
 }
 
 static void json_result(const void *all_results, const struct plan *plan,

@@ -60,22 +60,22 @@ struct results {
 static void print_chase_sample(const struct chase_sampler *sampler,
 			       const struct team *team)
 {
-	printf("Chase");
+	fprintf(report_out, "Chase");
 	for (size_t i = 0; i < team->plan->chase_threads; i++) {
-		putchar(' ');
+		putc(' ', report_out);
 		report_latency(chase_thread_ns(sampler, i));
 	}
-	printf("  avg=");
+	fprintf(report_out, "  avg=");
 	report_latency(chase_average_ns(sampler, team));
-	printf(" (ns)%s", team->plan->load_threads ? ", " : "");
+	fprintf(report_out, " (ns)%s", team->plan->load_threads ? ", " : "");
 }
 
 static void print_load_sample(const struct load_sampler *sampler,
 			      const struct team *team)
 {
-	printf("Total(MiB/s)=%.1f PerThread=", sampler->total);
+	fprintf(report_out, "Total(MiB/s)=%.1f PerThread=", sampler->total);
 	for (size_t i = 0; i < team->plan->load_threads; i++)
-		printf(" %.1f", sampler->mibs[i]);
+		fprintf(report_out, " %.1f", sampler->mibs[i]);
 }
 
 static bool begin(void *all_results, const struct team *team,
@@ -124,7 +124,7 @@ static void print_sample(const void *all_results, const struct team *team)
 		print_chase_sample(&results->chase_sampler, team);
 	if (team->plan->load_threads)
 		print_load_sample(&results->load_sampler, team);
-	putchar('\n');
+	putc('\n', report_out);
 }
 
 static void json_sample(const void *all_results, const struct team *team,
@@ -150,18 +150,20 @@ static void print_statistics(const struct results *results,
 
 	if (plan->chase_threads) {
 		report_line(timestamp);
-		printf("ChasAVG=%.3f, ChasGEO=%.3f, ChasBEST=%.3f, "
-		       "ChasWORST=%.3f, ChasDEV=%.3f\n",
-		       statistics_mean(chases),
-		       statistics_geometric_mean(chases), chases->min,
-		       chases->max, statistics_deviation(chases));
+		fprintf(report_out,
+			"ChasAVG=%.3f, ChasGEO=%.3f, ChasBEST=%.3f, "
+			"ChasWORST=%.3f, ChasDEV=%.3f\n",
+			statistics_mean(chases),
+			statistics_geometric_mean(chases), chases->min,
+			chases->max, statistics_deviation(chases));
 	}
 	if (plan->load_threads) {
 		report_line(timestamp);
-		printf("LdAvgMibs=%.0f, LdMaxMibs=%.0f, LdMinMibs=%.0f, "
-		       "LdDevMibs=%.3f\n",
-		       statistics_mean(loads), loads->max, loads->min,
-		       statistics_deviation(loads));
+		fprintf(report_out,
+			"LdAvgMibs=%.0f, LdMaxMibs=%.0f, LdMinMibs=%.0f, "
+			"LdDevMibs=%.3f\n",
+			statistics_mean(loads), loads->max, loads->min,
+			statistics_deviation(loads));
 	}
 }
 
@@ -189,20 +191,22 @@ static void print_table(const struct results *results, const struct plan *plan)
 	const struct statistics *chases = &results->chases;
 	const struct statistics *loads = &results->loads;
 
-	printf("Samples\t, Byte/thd\t, ChaseThds\t, ChaseNS\t, ChaseMibs\t, "
-	       "ChDeviate\t, LoadThds\t, LdMaxMibs\t, LdAvgMibs\t, "
-	       "LdDeviate\t, ChaseArg\t, MemLdArg\n");
+	fprintf(report_out,
+		"Samples\t, Byte/thd\t, ChaseThds\t, ChaseNS\t, ChaseMibs\t, "
+		"ChDeviate\t, LoadThds\t, LdMaxMibs\t, LdAvgMibs\t, "
+		"LdDeviate\t, ChaseArg\t, MemLdArg\n");
 	report_line(options->timestamp);
-	printf("%-6ld\t, %-11ld\t, %-8ld\t, %-8.3f\t, %-8.f\t, %-8.3f\t, "
-	       "%-8.f\t, %-8.f\t, %-8.f\t, %-8.3f\t, %s\t, %s\n",
-	       (long)(plan->chase_threads ? chases->count : loads->count),
-	       (long)plan->memory, (long)plan->chase_threads,
-	       final_ns(results, options), chase_mibs(results, plan),
-	       statistics_deviation(chases), (double)plan->load_threads,
-	       loads->max, statistics_mean(loads), statistics_deviation(loads),
-	       plan->chase_threads ? plan->choice.text : NO_NAME,
-	       plan->load ? options->load ? options->load : DEFAULT_LOAD
-			  : NO_NAME);
+	fprintf(report_out,
+		"%-6ld\t, %-11ld\t, %-8ld\t, %-8.3f\t, %-8.f\t, %-8.3f\t, "
+		"%-8.f\t, %-8.f\t, %-8.f\t, %-8.3f\t, %s\t, %s\n",
+		(long)(plan->chase_threads ? chases->count : loads->count),
+		(long)plan->memory, (long)plan->chase_threads,
+		final_ns(results, options), chase_mibs(results, plan),
+		statistics_deviation(chases), (double)plan->load_threads,
+		loads->max, statistics_mean(loads), statistics_deviation(loads),
+		plan->chase_threads ? plan->choice.text : NO_NAME,
+		plan->load ? options->load ? options->load : DEFAULT_LOAD
+			   : NO_NAME);
 }
 
 /* Which threads do what: -c chases, -l loads, -c chaseload does both. */
@@ -239,16 +243,16 @@ static bool resolve(struct plan *plan, const struct run_options *options,
 
 static void print_plan(const struct plan *plan)
 {
-	plan_print(plan, stdout);
+	plan_print(plan, report_out);
 	if (plan->load)
-		printf("memload = %s\n", plan->load->name);
+		fprintf(report_out, "memload = %s\n", plan->load->name);
 	if (plan->load && plan->options->verbose > 1)
-		printf("memload_variant = %s\n",
-		       memload_variant(plan->load, plan->memory)->name);
-	printf("run_test_type = %s\n", !plan->load ? "RUN_CHASE"
-				       : plan->chase_threads
-					       ? "RUN_CHASE_LOADED"
-					       : "RUN_BANDWIDTH");
+		fprintf(report_out, "memload_variant = %s\n",
+			memload_variant(plan->load, plan->memory)->name);
+	fprintf(report_out, "run_test_type = %s\n",
+		!plan->load           ? "RUN_CHASE"
+		: plan->chase_threads ? "RUN_CHASE_LOADED"
+				      : "RUN_BANDWIDTH");
 }
 
 static bool finish(const void *all_results, const struct plan *plan,

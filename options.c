@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include "report.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -405,8 +407,8 @@ static void print_help(const struct program *program)
 {
 	char label[64];
 
-	printf("usage: %s [OPTION]...\n%s\n\n", program->name,
-	       program->summary);
+	fprintf(report_out, "usage: %s [OPTION]...\n%s\n\n", program->name,
+		program->summary);
 	for (size_t i = 0; i < program->nr_rows; i++) {
 		const struct option_row *row = &program->rows[i];
 		int width;
@@ -420,13 +422,13 @@ static void print_help(const struct program *program)
 		if (row->value)
 			snprintf(label + width, sizeof(label) - (size_t)width,
 				 " %s", row->value);
-		printf("  %-26s %s", label, row->help);
+		fprintf(report_out, "  %-26s %s", label, row->help);
 		if (row->preset)
-			printf(" (default %s)", row->preset);
-		putchar('\n');
+			fprintf(report_out, " (default %s)", row->preset);
+		putc('\n', report_out);
 	}
 	if (program->more_help)
-		program->more_help(stdout);
+		program->more_help(report_out);
 }
 
 /* Turns the rows into what getopt_long reads. */
@@ -510,7 +512,7 @@ enum parse_result parse_options(const struct program *program, int argc,
 			return PARSE_EXIT;
 		}
 		if (row->kind == OPTION_VERSION) {
-			printf("%s %s\n", program->name, VERSION);
+			fprintf(report_out, "%s %s\n", program->name, VERSION);
 			return PARSE_EXIT;
 		}
 		if (!set_option(row, optarg, options, error))

@@ -269,9 +269,9 @@ static void print_pair_start(const struct cpu_list *cpus, size_t row,
 			     size_t column)
 {
 	if (row == 0 && column == 1)
-		print_header(stdout, cpus);
+		print_header(report_out, cpus);
 	if (column == row + 1)
-		print_row_start(stdout, cpus, row);
+		print_row_start(report_out, cpus, row);
 	report_flush();
 }
 
@@ -279,9 +279,9 @@ static void print_pair(const struct cpu_list *cpus, size_t column,
 		       const struct statistics *ns, int came)
 {
 	if (ns->count || !came)
-		print_cell(stdout, ns->min);
+		print_cell(report_out, ns->min);
 	if (came || column + 1 == cpus->count)
-		putchar('\n');
+		putc('\n', report_out);
 	report_flush();
 }
 
@@ -350,7 +350,7 @@ static void end_row(const struct tournament *tournament, size_t row,
 		    size_t column)
 {
 	if (!tournament->options.json && column > row + 1)
-		putchar('\n');
+		putc('\n', report_out);
 }
 
 /* Until a signal comes, or nobody can read what would follow. */
@@ -422,13 +422,15 @@ static bool run(void *context, struct error *error)
 	signals_hold();
 	throttled = throttled_periods();
 	if (!options->json && tournament->cpus.count == 1)
-		print_header(stdout, &tournament->cpus);
+		print_header(report_out, &tournament->cpus);
 	if (!(options->json ? play_for_json : play_pairs)(tournament, &came,
 							  error))
 		return false;
 	report_throttling(program.name, throttled);
-	if (came)
+	if (came) {
+		report_flush();
 		signals_die(came);
+	}
 	warn_of_stalls(tournament);
 	return true;
 }
@@ -441,16 +443,18 @@ static void print_plan(const void *context)
 	const size_t nr_pairs =
 		nr_rows * tournament->cpus.count - nr_rows * (nr_rows + 1) / 2;
 
-	printf("exchange = %s\n", tournament->game.exchange->name);
-	printf("relax = %llu\n", (unsigned long long)options->relax);
-	printf("elements = %llu\n", (unsigned long long)options->elements);
-	printf("cpus = ");
-	write_cpus(stdout, &tournament->cpus);
-	printf("\nrows = %zu\n", nr_rows);
-	printf("pairs = %zu\n", nr_pairs);
-	printf("seconds = %.1f\n",
-	       (double)nr_pairs *
-		       (options->warmup + NR_SAMPLES * options->interval));
+	fprintf(report_out, "exchange = %s\n", tournament->game.exchange->name);
+	fprintf(report_out, "relax = %llu\n",
+		(unsigned long long)options->relax);
+	fprintf(report_out, "elements = %llu\n",
+		(unsigned long long)options->elements);
+	fprintf(report_out, "cpus = ");
+	write_cpus(report_out, &tournament->cpus);
+	fprintf(report_out, "\nrows = %zu\n", nr_rows);
+	fprintf(report_out, "pairs = %zu\n", nr_pairs);
+	fprintf(report_out, "seconds = %.1f\n",
+		(double)nr_pairs *
+			(options->warmup + NR_SAMPLES * options->interval));
 }
 
 static bool resolve(void *context, struct error *error)

@@ -23,7 +23,8 @@ int program_run(const struct program *program, const struct job *job, int argc,
 {
 	struct error error;
 
-	report_start();
+	if (!report_start(&error))
+		return report_error(program->name, &error);
 	switch (parse_options(program, argc, argv, job->options, &error)) {
 	case PARSE_EXIT:
 		return report_end(program->name);

@@ -7,10 +7,10 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -62,50 +62,71 @@ double statistics_sdev(const struct statistics *statistics)
 	return sqrt(statistics->sum_of_squares / (double)statistics->count);
 }
 
+FILE *report_out;
+
 /* Why the first write that failed did so. */
 static int write_failure;
 
-void report_start(void)
+/* Nobody reads, and a signal is to end the program. */
+static bool given_up;
+
+/* How long a wait goes on until it looks for signals. */
+#define LOOK_MS 20
+
+/* Looks after a signal without a byte that went out: about a second. */
+#define MAX_IDLE_LOOKS 50
+
+/*
+ * Of report_out. In a write that waits, no signal that is held would come; what
+ * a pipe takes without that is PIPE_BUF bytes. Nothing comes behind a gap.
+ */
+static ssize_t write_out(void *unused, const char *text, size_t length)
+{
+	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+	size_t done = 0;
+	unsigned signals, idle_looks = 0;
+	ssize_t written;
+
+	(void)unused;
+	while (done < length && !write_failure && !given_up) {
+		const size_t left = length - done;
+
+		if (poll(&out, 1, LOOK_MS) == 0) {
+			signals = signals_look();
+			idle_looks = signals ? idle_looks + 1 : 0;
+			given_up = signals > 1 || idle_looks > MAX_IDLE_LOOKS;
+			continue;
+		}
+		idle_looks = 0;
+		written = write(STDOUT_FILENO, text + done,
+				left < PIPE_BUF ? left : PIPE_BUF);
+		if (written < 0)
+			write_failure = errno;
+		else
+			done += (size_t)written;
+	}
+	return (ssize_t)length;
+}
+
+bool report_start(struct error *error)
 {
 	/* What is printed together mostly fits, so that no part of it is lost.
 	 */
 	static char buffer[1 << 16];
+	const cookie_io_functions_t functions = {.write = write_out};
 
-	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
-}
-
-/* Does somebody read what is written, within a time that nobody minds? */
-static bool writable(void)
-{
-	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-
-	return poll(&out, 1, 20) != 0; /* ms */
-}
-
-void report_last(void)
-{
-	if (!__fpending(stdout) || writable())
-		fflush(stdout);
-	else
-		__fpurge(stdout);
+	report_out = fopencookie(NULL, "w", functions);
+	if (!report_out)
+		return error_set(error, "standard output: no memory");
+	setvbuf(report_out, buffer, _IOFBF, sizeof(buffer));
+	return true;
 }
 
 bool report_flush(void)
 {
-	int came;
-
-	/* In a write to a full pipe, no signal that is held would come. */
-	while (__fpending(stdout) && !writable()) {
-		came = signals_wait(0);
-		if (came) {
-			__fpurge(stdout);
-			signals_die(came);
-		}
-	}
-	if (!write_failure && (fflush(stdout) != 0 || ferror(stdout)))
-		write_failure = errno;
-	if (write_failure)
-		__fpurge(stdout); /* nothing comes behind a gap */
+	fflush(report_out);
+	if (given_up)
+		signals_die(signals_wait(0));
 	return !write_failure;
 }
 
@@ -116,12 +137,13 @@ void report_line(bool timestamp)
 	if (!timestamp)
 		return;
 	gettimeofday(&now, NULL);
-	printf("%lld.%06ld ", (long long)now.tv_sec, (long)now.tv_usec);
+	fprintf(report_out, "%lld.%06ld ", (long long)now.tv_sec,
+		(long)now.tv_usec);
 }
 
 void report_latency(double ns)
 {
-	printf(ns < 100 ? "%6.3f" : "%6.1f", ns);
+	fprintf(report_out, ns < 100 ? "%6.3f" : "%6.1f", ns);
 }
 
 /* One line, whatever was typed: a name may hold newlines and escapes. */
@@ -211,7 +233,7 @@ bool report_json_start(struct json *json, const char *program,
 
 bool report_json_end(struct json *json, struct error *error)
 {
-	return json_print(json, stdout) || no_memory_for_json(error);
+	return json_print(json, report_out) || no_memory_for_json(error);
 }
 
 void json_statistics(struct json *json, const char *name,

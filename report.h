@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Samples, as they come; nothing is kept for each. */
 struct statistics {
@@ -27,18 +28,20 @@ double statistics_sdev(const struct statistics *statistics);
 /* (max - min) / mean. */
 double statistics_deviation(const struct statistics *statistics);
 
-/* Call it first. */
-void report_start(void);
+/* Where results are printed: stdout, by report_flush() or when there is much.
+ */
+extern FILE *report_out;
+
+/* Call it first. Error: memory. */
+bool report_start(struct error *error);
 
 /*
  * Makes what was just printed appear, in a file and a pipe as on a terminal.
  * False: it could not be written; nothing will be from then on. A signal that
- * is held ends the program if nobody reads.
+ * is held ends the program if nobody has read for a second since, a second
+ * one at once.
  */
 bool report_flush(void);
-
-/* The same before a signal ends the program, if it is read. */
-void report_last(void);
 
 /* Begins a line, with the time of day if asked for. */
 void report_line(bool timestamp);

@@ -99,13 +99,14 @@ static bool take_samples(struct run *run, struct error *error)
 static void print_write_back(const struct write_back *all)
 {
 	if (all->lines)
-		printf("write_back = %llu bytes, %llu lines of %zu bytes, "
-		       "%.6f s\n",
-		       (unsigned long long)all->bytes,
-		       (unsigned long long)all->lines, all->line_size,
-		       (double)all->ns / NS_PER_SECOND);
+		fprintf(report_out,
+			"write_back = %llu bytes, %llu lines of %zu bytes, "
+			"%.6f s\n",
+			(unsigned long long)all->bytes,
+			(unsigned long long)all->lines, all->line_size,
+			(double)all->ns / NS_PER_SECOND);
 	else
-		printf("write_back = none\n");
+		fprintf(report_out, "write_back = none\n");
 }
 
 static void json_write_back(const struct write_back *all, struct json *json)
@@ -269,8 +270,10 @@ static bool run_plan(const struct measurement *measurement,
 	team_stop(&run.team);
 	reported = report_result(&run, error);
 	report_throttling(measurement->program->name, run.throttled);
-	if (run.came)
+	if (run.came) {
+		report_flush();
 		signals_die(run.came);
+	}
 	return reported;
 }
 

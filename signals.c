@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "signals.h"
 
-#include "report.h"
 #include "timer.h"
 
 #include <pthread.h>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 
 static sigset_t held;
+static int first;      /* signal that came, or 0 */
+static unsigned count; /* of signals that came */
 static void (*at_end)(void);
 
 void signals_hold(void)
@@ -26,10 +27,25 @@ void signals_hold(void)
 	pthread_sigmask(SIG_BLOCK, &held, NULL);
 }
 
+/* Takes one of the signals, if it comes within this time. */
+static void take(const struct timespec *time)
+{
+	const int came = sigtimedwait(&held, NULL, time);
+
+	if (came > 0 && count++ == 0)
+		first = came;
+}
+
+unsigned signals_look(void)
+{
+	static const struct timespec none;
+
+	take(&none);
+	return count;
+}
+
 int signals_wait(uint64_t until_ns)
 {
-	int came;
-
 	/* Any other signal, or being stopped and continued, ends a wait. */
 	do {
 		const uint64_t now = now_ns();
@@ -39,9 +55,10 @@ int signals_wait(uint64_t until_ns)
 			.tv_nsec = (long)(left % NS_PER_SECOND),
 		};
 
-		came = sigtimedwait(&held, NULL, &time);
-	} while (came <= 0 && now_ns() < until_ns);
-	return came > 0 ? came : 0;
+		if (!first)
+			take(&time);
+	} while (!first && now_ns() < until_ns);
+	return first;
 }
 
 void signals_at_end(void (*put_back)(void))
@@ -53,7 +70,6 @@ void signals_die(int signal_number)
 {
 	sigset_t set;
 
-	report_last();
 	if (at_end)
 		at_end();
 	signal(signal_number, SIG_DFL);

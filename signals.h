@@ -16,9 +16,12 @@ void signals_hold(void);
 
 /*
  * Sleeps until then (now_ns() time), or only looks if that is over. Returns the
- * signal that came, or 0.
+ * first signal that has come, or 0; once one has, it does not sleep.
  */
 int signals_wait(uint64_t until_ns);
+
+/* Looks, in the middle of something else; returns how many have come by now. */
+unsigned signals_look(void);
 
 /*
  * What is to be put back before a signal ends the program: at most one

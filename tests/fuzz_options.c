@@ -11,6 +11,7 @@
 #include "memload.h"
 #include "options.h"
 #include "plan.h"
+#include "report.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -237,9 +238,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Help is printed often. The fuzzer itself writes to stderr. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	struct error error;
+
 	(void)argc;
 	(void)argv;
-	return freopen("/dev/null", "w", stdout) ? 0 : 1;
+	return freopen("/dev/null", "w", stdout) && report_start(&error) ? 0
+									 : 1;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -8,6 +8,7 @@ use strict;
 use warnings;
 use FindBin;
 use IO::Handle;
+use JSON::PP ();
 use lib "$FindBin::Bin/lib";
 use Command;
 use POSIX ();
@@ -192,6 +193,55 @@ for my $line ('multichase -n 0 -m 64k -v', 'multiload -n 1 -m 64k --warmup 0 --i
 		died_by(finish($job, $signal), $signal, "$line, nobody reads, SIG$signal");
 		push @{$delays{'writing, and nobody reads'}}, 1000 * (time - $began);
 	}
+}
+
+# The same with results that are larger than the pipe, or than what is left of
+# it: free of the 64 KiB of a pipe is what has not been filled.
+sub into_pipe
+{
+	my ($line, $filled) = @_;
+	pipe my $read, my $write or die "pipe: $!\n";
+	syswrite $write, 'x' x $filled if $filled;
+	return (start($line, before => sub { open STDOUT, '>&', $write; close $read }), $read);
+}
+
+my $large = 'multichase --json -m 1m -t 8 -s 1k -n 0 --interval 0.001 -F 0 -X';
+for (["$large", 0, 3], ["fairness --json -n 1000000 -t 0.001", 0, 4], ["fairness --json -n 1000000 -t 0.001", 65536, 1],
+	['multichase -v -m 8m -s 8k -t 800 -X -n 0 --interval 0.05 -F 0', 55000, 2]) {
+	my ($line, $filled, $seconds) = @$_;
+	my $what = "$line, $filled bytes before, nobody reads";
+	my ($job, $read) = into_pipe($line, $filled);
+	$job->{limit} = 20;
+	sleep $seconds;
+	died_by(finish($job, 'TERM'), 'TERM', $what);
+	$read->blocking(0);
+	my $got = 0;
+	while (my $more = sysread $read, my $text, 1 << 20) { $got += $more }
+	cmp_ok($got, '>', 60000, "$what: there was more than the pipe took") if $filled < 65536;
+	is($got, $filled, "$what: nothing of an object that does not fit") if $filled == 65536;
+}
+
+# A second signal does not wait for a reader; a reader that is late has it all.
+{
+	my ($job, $read) = into_pipe($large, 0);
+	sleep 3;
+	kill 'TERM', $job->{pid};
+	sleep 0.3;
+	my $began = time;
+	$job->{limit} = 20;
+	died_by(finish($job, 'INT'), 'TERM', "$large, nobody reads, a second signal");
+}
+{
+	my ($job, $read) = into_pipe($large, 0);
+	sleep 3;
+	kill 'TERM', $job->{pid};
+	sleep 0.3;
+	my $text = '';
+	1 while sysread $read, $text, 1 << 20, length $text;
+	cmp_ok(length $text, '>', 1 << 16, "$large, a late reader: more than a pipe holds");
+	my $object = eval { JSON::PP->new->decode($text) } || {};
+	is($object->{signal}, 15, "$large, a late reader: the object is whole");
+	died_by(finish($job), 'TERM', "$large, a late reader");
 }
 
 for ((map { $_->[0] } @phases), 'writing, and nobody reads') {

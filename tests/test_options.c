@@ -4,6 +4,7 @@
  * parse_options() on a table of its own.
  */
 #include "options.h"
+#include "report.h"
 
 #include "tap.h"
 
@@ -654,7 +655,7 @@ static enum parse_result parse_and_catch(const char *argument)
 	dup2(fileno(file), STDOUT_FILENO);
 	optind = 0;
 	result = parse_options(&program, 2, argv, &options, &error);
-	fflush(stdout);
+	report_flush();
 	dup2(real, STDOUT_FILENO);
 	close(real);
 	rewind(file);
@@ -695,6 +696,12 @@ static void test_help(void)
 
 int main(void)
 {
+	struct error error;
+
+	if (!report_start(&error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
 	test_numbers(parse_count, "count", counts, LENGTH(counts));
 	test_numbers(parse_size, "size", sizes, LENGTH(sizes));
 	test_seconds();

@@ -124,7 +124,7 @@ static const char *caught(FILE *file)
 {
 	size_t got;
 
-	fflush(stdout);
+	report_flush();
 	dup2(real_stdout, STDOUT_FILENO);
 	close(real_stdout);
 	rewind(file);
@@ -180,6 +180,12 @@ static void test_timestamp(void)
 
 int main(void)
 {
+	struct error error;
+
+	if (!report_start(&error)) {
+		printf("Bail out! %s\n", error.text);
+		return 1;
+	}
 	for (size_t i = 0; i < LENGTH(rows); i++)
 		test_row(&rows[i]);
 	test_many();
