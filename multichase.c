@@ -3,6 +3,7 @@
 #include "report.h"
 #include "run.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #define DEFAULT_CHASE "simple"
@@ -145,6 +146,8 @@ static double final_ns(const struct results *results,
 
 static uint64_t steps_per_ms(const struct results *results)
 {
+	if (results->elapsed_ns == 0)
+		return 0;
 	return (uint64_t)((double)results->steps * NS_PER_MS /
 			  (double)results->elapsed_ns);
 }
@@ -173,7 +176,9 @@ static void json_result(const void *all_results, const struct plan *plan,
 {
 	const struct results *results = all_results;
 
-	json_number(json, "ns", final_ns(results, plan->options));
+	json_number(json, "ns",
+		    results->statistics.count ? final_ns(results, plan->options)
+					      : NAN);
 	json_statistics(json, "ns_statistics", &results->statistics);
 	json_count(json, "stalls", results->stalls);
 	json_count(json, "steps_per_ms", steps_per_ms(results));

@@ -4,6 +4,7 @@
 #include "run.h"
 #include "timer.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #define DEFAULT_CHASE "simple"
@@ -281,13 +282,20 @@ static void json_result(const void *all_results, const struct plan *plan,
 	const struct results *results = all_results;
 
 	if (plan->chase_threads) {
-		json_number(json, "ns", final_ns(results, plan->options));
-		json_number(json, "chase_mib_per_s", chase_mibs(results, plan));
+		json_number(json, "ns",
+			    results->chases.count
+				    ? final_ns(results, plan->options)
+				    : NAN);
+		json_number(json, "chase_mib_per_s",
+			    results->chases.count ? chase_mibs(results, plan)
+						  : NAN);
 		json_statistics(json, "ns_statistics", &results->chases);
 	}
 	if (plan->load_threads) {
 		json_number(json, "mib_per_s",
-			    statistics_mean(&results->loads));
+			    results->loads.count
+				    ? statistics_mean(&results->loads)
+				    : NAN);
 		json_statistics(json, "mib_per_s_statistics", &results->loads);
 	}
 }

@@ -168,8 +168,13 @@ static bool report_result(struct run *run, struct error *error)
 
 	if (run->unread)
 		return true; /* which report_end() will say */
-	if (!measurement->finish(measurement->results, run->plan, error))
-		return false;
+	if (!measurement->finish(measurement->results, run->plan, error)) {
+		/* A signal before the first sample is no failure. */
+		if (!run->came)
+			return false;
+		if (!run->plan->options->json)
+			return true;
+	}
 	if (!run->plan->options->json) {
 		measurement->print_result(measurement->results, run->plan);
 		return true;

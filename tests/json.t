@@ -64,11 +64,12 @@ sub fields {
 }
 
 sub conforms {
-	my ($command, $partial) = @_;
+	my ($command, $partial, $seconds) = @_;
 	my ($program) = $command =~ /^(\w+)/;
 	my $types = $schema{$program};
-	my $text = `cd '$top' && ./$command --json 2>&1`;
-	is($?, 0, "$command: exit 0");
+	my $limit = $seconds ? "timeout $seconds " : '';
+	my $text = `cd '$top' && $limit./$command --json 2>&1`;
+	is($? >> 8, $seconds ? 124 : 0, "$command: exit status");
 	is(($text =~ tr/\n//), 1, "$command: one line");
 	my $object = eval { JSON::PP->new->utf8->decode($text) };
 	ok($object, "$command: is JSON") or return;
@@ -118,5 +119,17 @@ my $cut = eval { JSON::PP->new->utf8->decode($text) };
 ok($cut, 'whole after a signal');
 is($cut->{signal}, 15, 'the signal is named');
 cmp_ok(scalar @{$cut->{samples}}, '>', 1, 'with the samples so far');
+
+# So it is before the first sample.
+for my $early ('multichase --interval 100', 'multichase --warmup 100', 'multiload --warmup 100',
+	'multiload --warmup 0 --interval 100 -l stream-sum', 'multichase -N --interval 100') {
+	my $object = conforms("$early -m 64k", 1, 0.5) || {};
+	is($object->{signal}, 15, "$early, stopped: the signal is named");
+	is_deeply($object->{samples}, [], "$early, stopped: no sample");
+	my $result = $object->{result} || {};
+	is_deeply([grep { defined $result->{$_} && !ref $result->{$_} && $result->{$_} } sort keys %$result], [],
+		"$early, stopped: null and 0");
+	is($_->{count}, 0, "$early, stopped: statistics of none") for grep { ref } values %$result;
+}
 
 done_testing();
