@@ -121,7 +121,7 @@ void json_number(struct json *json, const char *name, double number)
 {
 	begin_member(json, name);
 	if (isfinite(number))
-		fprintf(json->out, "%.6g", number);
+		fprintf(json->out, "%.9g", number);
 	else
 		fputs("null", json->out);
 }

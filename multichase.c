@@ -132,7 +132,7 @@ static bool finish(const void *all_results, const struct plan *plan,
 		return true;
 	return error_set(
 		error,
-		"--interval %g: no thread came to its first %llu steps "
+		"--interval %.9g: no thread came to its first %llu steps "
 		"in the time, make it longer",
 		plan->options->interval, (unsigned long long)STEPS_PER_BATCH);
 }

@@ -264,7 +264,7 @@ static bool finish(const void *all_results, const struct plan *plan,
 	if (results->chases.count || results->loads.count)
 		return true;
 	return error_set(error,
-			 "--interval %g: a thread has come to no end of a "
+			 "--interval %.9g: a thread has come to no end of a "
 			 "batch of steps or a pass in the time, make it longer",
 			 plan->options->interval);
 }

@@ -103,6 +103,11 @@ conforms('fairness -n 1 -t 0.05');
 conforms("$_ --dry-run", 1) for "multichase $quick", "multiload $quick", 'pingpong -u',
     'fairness';
 
+# Seconds are as they were typed, to the millisecond.
+my $long = '--interval 12345.678 --warmup 86399.999';
+is(join(' ', @{conforms("$_ $long --dry-run", 1)->{configuration}}{qw(interval_s warmup_s)}), '12345.678 86399.999', "$_: times")
+    for 'multichase', 'multiload', 'pingpong -u', 'fairness';
+
 # A name that is no UTF-8, with all that must be escaped.
 my $name = "/tmp/json.$$.\"\\\x01\xff\xc3\xa9";
 open my $file, '>', $name or die "$name: $!";
