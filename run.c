@@ -19,6 +19,7 @@ struct run {
 	uint64_t seen;      /* samples, the one that is dropped among them */
 	uint64_t throttled; /* periods, when it began */
 	int came;           /* the signal that ended it, or 0 */
+	bool gave_up;       /* nothing moved for too long */
 	bool unread;        /* what is printed can no longer be written */
 };
 
@@ -45,8 +46,12 @@ static bool take_sample(struct run *run)
 	return true;
 }
 
-/* How long nothing may move until a run gives up. */
+/*
+ * How long nothing may move until a run gives up, and in how many looks: time
+ * in which the program was stopped does not count.
+ */
 #define MAX_IDLE_NS (10 * NS_PER_SECOND)
+#define MIN_IDLE_LOOKS 2
 
 /* Shorter runs show no progress. */
 #define PATIENCE_NS (2 * NS_PER_SECOND)
@@ -68,23 +73,27 @@ static bool take_samples(struct run *run, struct error *error)
 	const struct run_options *options = run->plan->options;
 	const uint64_t interval = seconds_to_ns(options->interval);
 	const uint64_t wanted = options->samples + 1; /* one is dropped */
-	uint64_t begin = now_ns(), moved_at, end;
+	uint64_t begin = now_ns(), idle_looks = 0, end;
 	const bool shown = show_progress(options, begin);
 	bool good;
 
 	run->came = signals_wait(begin + seconds_to_ns(options->warmup));
 	good = run->measurement->begin(run->measurement->results, &run->team,
 				       error);
-	moved_at = now_ns();
-	end = moved_at + interval * options->samples;
+	end = now_ns();
+	if (options->samples > (UINT64_MAX - end) / interval)
+		end = UINT64_MAX;
+	else
+		end += interval * options->samples;
 	while (good && !run->came && !run->unread) {
 		show_progress(options, begin);
 		run->came = signals_wait(now_ns() + interval);
 		if (run->came)
 			break;
-		if (take_sample(run))
-			moved_at = now_ns();
-		else if (now_ns() - moved_at > MAX_IDLE_NS)
+		idle_looks = take_sample(run) ? 0 : idle_looks + 1;
+		run->gave_up = idle_looks >= MIN_IDLE_LOOKS &&
+			       idle_looks * interval > MAX_IDLE_NS;
+		if (run->gave_up)
 			break;
 		good = !crew_failed(&run->team.crew, error);
 		if (options->timed ? now_ns() >= end
@@ -190,6 +199,23 @@ static bool report_result(struct run *run, struct error *error)
 	return report_json_end(json, error);
 }
 
+/* A run that gave up, with samples in hand. */
+static void warn_of_missing_samples(const struct run *run)
+{
+	const uint64_t dropped = run->seen > 1;
+	struct error warning;
+
+	if (!run->gave_up)
+		return;
+	error_set(&warning,
+		  "no sample came in more than %llu s: the result is of %llu, "
+		  "with -n %llu",
+		  MAX_IDLE_NS / NS_PER_SECOND,
+		  (unsigned long long)(run->seen - dropped),
+		  (unsigned long long)run->plan->options->samples);
+	report_warning(run->measurement->program->name, &warning);
+}
+
 /* Huge pages that were asked for and not given. */
 static void warn_of_small_pages(const char *program, const struct team *team)
 {
@@ -239,6 +265,17 @@ static void warn_of_misplaced_pages(const char *program,
 	report_warning(program, &warning);
 }
 
+/* What is to be known of a result; without one, the error says enough. */
+static void warn_of_all(const struct run *run)
+{
+	const char *program = run->measurement->program->name;
+
+	warn_of_small_pages(program, &run->team);
+	warn_of_misplaced_pages(program, &run->team);
+	warn_of_missing_samples(run);
+	report_throttling(program, run->throttled);
+}
+
 /* Names what of the options may not be there when it is touched. */
 static void explain_bus_error(const char *program,
 			      const struct run_options *options)
@@ -267,14 +304,13 @@ static bool run_plan(const struct measurement *measurement,
 	if (!team_start(&run.team, plan, error) ||
 	    !report_beginning(&run, error))
 		return false;
-	warn_of_small_pages(measurement->program->name, &run.team);
-	warn_of_misplaced_pages(measurement->program->name, &run.team);
 	run.throttled = throttled_periods();
 	if (!take_samples(&run, error))
 		return false;
 	team_stop(&run.team);
 	reported = report_result(&run, error);
-	report_throttling(measurement->program->name, run.throttled);
+	if (reported)
+		warn_of_all(&run);
 	if (run.came) {
 		report_flush();
 		signals_die(run.came);

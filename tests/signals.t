@@ -195,6 +195,24 @@ for my $line ('multichase -n 0 -m 64k -v', 'multiload -n 1 -m 64k --warmup 0 --i
 	}
 }
 
+# Stopped for longer than a run waits for a thread that moves; and the time of
+# all samples of -N is more than 64 bits of nanoseconds.
+{
+	my $stopped = start('multichase -c work:1000000 -m 1m -F 0 --interval 0.05 -n 30 --json -X');
+	my $endless = start('multichase -m 64k -F 0 -X -N -n 2147483647 --interval 8.589934597 -v');
+	sleep 1.5;
+	kill 'STOP', $stopped->{pid};
+	sleep 10.6;
+	kill 'CONT', $stopped->{pid};
+	my $result = finish($stopped);
+	my $object = eval { JSON::PP->new->decode($result->{out}) } || {};
+	is(scalar @{$object->{samples} || []}, 30, 'stopped for 10.6 s: all samples are taken');
+	is($result->{err}, '', 'stopped for 10.6 s: nothing on stderr');
+	$result = finish($endless, 'TERM');
+	died_by($result, 'TERM', '-N with the longest times');
+	unlike($result->{out}, qr/nan|^timed out: 0/m, '-N with the longest times: has a sample');
+}
+
 # The same with results that are larger than the pipe, or than what is left of
 # it: free of the 64 KiB of a pipe is what has not been filled.
 sub into_pipe
