@@ -284,6 +284,8 @@ refuses('a limit of memory, the flush buffer', in_shell('ulimit -v 100000', "$ch
 refuses('stacks larger than all memory', in_shell('ulimit -s 99999999; ulimit -v 9999999', $chase), $thread, $chase);
 runs('no file can be opened', in_shell('ulimit -n 3', $_), $_) for $chase, "$load -l stream-sum", 'fairness -n 1 -t 0.005';
 warns('no file can be opened, -H', in_shell('ulimit -n 3', "$chase -H -m 4m"), qr/-H: the kernel does not tell/, $chase) if has_thp();
+refuses('no file can be opened, -H, and no sample', in_shell('ulimit -n 3', 'multichase -H -m 4m -F 0 -N -n 1 -c work:1000000 --interval 0.001'),
+	qr/--interval 0\.001: no thread came/, $chase) if has_thp();
 refuses('the kernel has no huge pages', [@strace, '-o', '/dev/null', '-e', 'inject=madvise:error=EINVAL', words("$chase -H")],
 	qr/-H: this kernel has no transparent huge pages/, $chase) if can_trace();
 
