@@ -129,7 +129,7 @@ static const struct option_row rows[] = {
 	RUN_FLAG('a', "average", average, ""),
 	RUN_ROW('n', "samples", "N", OPTION_COUNT, samples, 0, MAX_SAMPLES, "5",
 		""),
-	RUN_OPTION_ROWS,
+	RUN_OPTION_ROWS("", ""),
 	RUN_ROW(0, "interval", "SECONDS", OPTION_SECONDS, interval,
 		MIN_INTERVAL_MS, MAX_INTERVAL_MS, "2", ""),
 	OPTION_ROWS_COMMON,
