@@ -409,7 +409,7 @@ static bool run(void *context, struct error *error)
 	const struct options *options = &tournament->options;
 	struct game *game = &tournament->game;
 	uint64_t throttled;
-	int came;
+	int came = 0;
 
 	game->relax = options->relax;
 	game->nr_elements = (size_t)options->elements;
