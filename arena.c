@@ -67,6 +67,17 @@ static size_t thp_size(void)
 	return (size_t)2 << 20;
 }
 
+size_t arena_page_bytes(const struct arena_request *request)
+{
+	return request->thp ? thp_size() : request->page_size;
+}
+
+/* Bytes of the pages that hold what is asked for. */
+static size_t whole_pages(const struct arena_request *request, size_t page)
+{
+	return round_up(request->offset + request->bytes, page);
+}
+
 /*
  * The whole huge pages that the arena needs, between pages that may not be
  * touched: the kernel then neither joins it to a neighbour, whose pages would
@@ -90,17 +101,16 @@ static bool map_anonymous(struct arena *arena,
 			  const struct arena_request *request,
 			  struct error *error)
 {
+	const size_t page = arena_page_bytes(request);
 	char size[32];
 	void *base;
 
-	if (request->thp) {
-		arena->mapped = round_up(request->bytes, thp_size());
-		base = map_aligned(arena->mapped, thp_size());
-	} else {
-		arena->mapped = round_up(request->bytes, native_page_size());
+	arena->mapped = whole_pages(request, page);
+	if (request->thp)
+		base = map_aligned(arena->mapped, page);
+	else
 		base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	}
 	if (base == MAP_FAILED)
 		return error_set(
 			error, "%s: cannot map %s of memory: %s; ask for less",
@@ -118,7 +128,7 @@ static bool map_hugetlb(struct arena *arena,
 	size_t page = request->page_size;
 	char size[32];
 
-	arena->mapped = round_up(request->bytes, page);
+	arena->mapped = whole_pages(request, page);
 	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB |
 				   (int)(log2_of(page) << MAP_HUGE_SHIFT),
@@ -147,21 +157,20 @@ size_t file_page_bytes(const char *file)
 static bool long_enough(int fd, const struct arena_request *request,
 			struct error *error)
 {
+	const size_t bytes = request->offset + request->bytes;
 	struct stat status;
 	char need[32];
 
 	if (fstat(fd, &status) != 0)
 		return error_set(error, "-f %.200s: cannot tell its size: %s",
 				 request->file, strerror(errno));
-	if (!S_ISREG(status.st_mode) ||
-	    (uint64_t)status.st_size >= request->bytes)
+	if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size >= bytes)
 		return true;
 	return error_set(error,
 			 "-f %.200s: the file has %llu bytes, the arena needs "
 			 "%zu (%s)",
 			 request->file, (unsigned long long)status.st_size,
-			 request->bytes,
-			 format_size(need, sizeof(need), request->bytes));
+			 bytes, format_size(need, sizeof(need), bytes));
 }
 
 static bool map_file(struct arena *arena, const struct arena_request *request,
@@ -182,7 +191,7 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 		close(fd);
 		return false;
 	}
-	arena->mapped = round_up(request->bytes, page);
+	arena->mapped = whole_pages(request, page);
 	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
 			   MAP_SHARED, fd, 0);
 	arena->fresh = false;
@@ -205,10 +214,10 @@ static bool take_malloc(struct arena *arena,
 			const struct arena_request *request,
 			struct error *error)
 {
-	size_t page = native_page_size();
+	const size_t page = arena_page_bytes(request);
 	char size[32];
 
-	arena->mapped = round_up(request->bytes, page);
+	arena->mapped = whole_pages(request, page);
 	arena->base = aligned_alloc(page, arena->mapped);
 	if (!arena->base)
 		return error_set(
@@ -298,14 +307,46 @@ static bool choose_node(const struct shares *shares, size_t node,
 				 : "leave -W out, or permit set_mempolicy");
 }
 
+/* Where a request's pages are, and how many of their bytes are placed as one.
+ */
+struct placement {
+	char *base;
+	size_t start, end; /* of the pages that are used, in bytes from base */
+	size_t page;       /* which the kernel gives at the least */
+	size_t unit;       /* such a page, or a huge page that may be given */
+	bool keep;         /* what the pages hold */
+	struct shares shares;
+};
+
+static struct placement get_placement(const struct arena *arena,
+				      const struct arena_request *request)
+{
+	const size_t page = request->page_size;
+
+	return (struct placement){
+		.base = arena->base,
+		.start = request->offset / page * page,
+		.end = arena->mapped,
+		.page = page,
+		.unit = arena_page_bytes(request),
+		.keep = request->file,
+		.shares = get_shares(request->weights),
+	};
+}
+
+static size_t node_at(const struct placement *place, size_t at)
+{
+	return node_of_page(&place->shares, at / place->unit);
+}
+
 /*
  * Touches each page while the thread's policy is the page's node. Unlike a
  * policy for each range, that makes no mapping of its own for each page, of
  * which the kernel allows only some 65,000.
  */
-static bool touch_pages(const struct arena *arena, size_t page,
-			const struct shares *shares, struct error *error)
+static bool touch_pages(const struct placement *place, struct error *error)
 {
+	const struct shares *shares = &place->shares;
 	size_t chosen = MAX_NODES, node;
 	volatile char *byte;
 
@@ -313,56 +354,66 @@ static bool touch_pages(const struct arena *arena, size_t page,
 	for (node = 0; node < MAX_NODES; node++)
 		if (shares->weights[node] && !choose_node(shares, node, error))
 			return false;
-	for (size_t i = 0; i < arena->mapped / page; i++) {
-		node = node_of_page(shares, i);
+	for (size_t at = place->start; at < place->end; at += place->page) {
+		node = node_at(place, at);
 		if (node != chosen && !choose_node(shares, node, error))
 			return false;
 		chosen = node;
-		byte = arena->base + i * page;
-		if (arena->fresh)
-			*byte = 0;
+		byte = place->base + at;
+		if (place->keep)
+			/* cppcheck-suppress selfAssignment; for its effect */
+			*byte = *byte;
 		else
-			/* cppcheck-suppress selfAssignment; a file's page */
-			*byte = *byte; /* keeps what it holds */
+			*byte = 0; /* a read could give the page of zeros */
 	}
 	return true;
 }
+
+/* Pages that the kernel is asked about at once. */
+#define PAGES_PER_LOOK 512
 
 /*
  * Bytes that are on another node all the same, such as pages of a file that
  * were there before. SIZE_MAX where the kernel does not tell.
  */
-static size_t misplaced_bytes(const struct arena *arena, size_t page,
-			      const struct shares *shares)
+static size_t misplaced_bytes(const struct placement *place)
 {
-	size_t misplaced = 0;
-	void *address;
-	int node = -1; /* unknown */
+	char *pages[PAGES_PER_LOOK];
+	int nodes[PAGES_PER_LOOK]; /* negative: unknown */
+	size_t misplaced = 0, at = place->start;
+	unsigned long count;
 
-	for (size_t i = 0; i < arena->mapped / page; i++) {
-		address = arena->base + i * page;
-		if (syscall(SYS_move_pages, 0, 1ul, &address, NULL, &node, 0))
+	while (at < place->end) {
+		for (count = 0; count < PAGES_PER_LOOK && at < place->end;
+		     count++, at += place->page)
+			pages[count] = place->base + at;
+		if (syscall(SYS_move_pages, 0, count, pages, NULL, nodes, 0))
 			return SIZE_MAX;
-		if (node >= 0 && (size_t)node != node_of_page(shares, i))
-			misplaced += page;
+		while (count--)
+			if (nodes[count] >= 0 &&
+			    (size_t)nodes[count] !=
+				    node_at(place, (size_t)(pages[count] -
+							    place->base)))
+				misplaced += place->page;
 	}
 	return misplaced;
 }
 
-static bool place_pages(struct arena *arena, size_t page,
-			const uint64_t *weights, struct error *error)
+static bool place_pages(struct arena *arena,
+			const struct arena_request *request,
+			struct error *error)
 {
-	const struct shares shares = get_shares(weights);
+	const struct placement place = get_placement(arena, request);
 	const struct policy before = get_policy();
 	struct policy all = {.mode = MPOL_INTERLEAVE};
 
-	if (!touch_pages(arena, page, &shares, error))
+	if (!touch_pages(&place, error))
 		return false;
 	set_policy(&before);
-	arena->misplaced = misplaced_bytes(arena, page, &shares);
+	arena->misplaced = misplaced_bytes(&place);
 	/* A policy of its own keeps automatic NUMA balancing away. */
 	for (size_t node = 0; node < MAX_NODES; node++)
-		if (weights[node])
+		if (request->weights[node])
 			add_node(&all, node);
 	syscall(SYS_mbind, arena->base, arena->mapped, all.mode, all.nodes,
 		POLICY_NODES, 0);
@@ -382,11 +433,6 @@ bool arena_takes_memory(const struct arena_request *request)
 	return statfs(request->file, &where) == 0 && S_ISREG(what.st_mode) &&
 	       ((unsigned long)where.f_type == TMPFS_MAGIC ||
 		(unsigned long)where.f_type == RAMFS_MAGIC);
-}
-
-size_t arena_page_bytes(const struct arena_request *request)
-{
-	return request->thp ? thp_size() : request->page_size;
 }
 
 bool arena_map(struct arena *arena, const struct arena_request *request,
@@ -410,9 +456,7 @@ bool arena_map(struct arena *arena, const struct arena_request *request,
 	if (native)
 		madvise(arena->base, arena->mapped,
 			request->thp ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-	return !request->weights ||
-	       place_pages(arena, arena_page_bytes(request), request->weights,
-			   error);
+	return !request->weights || place_pages(arena, request, error);
 }
 
 bool arena_make_executable(const struct arena *arena, const char *chase,

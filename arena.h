@@ -11,9 +11,10 @@
 
 struct arena_request {
 	const char *option; /* that asks for it, in messages */
-	size_t bytes;
-	size_t page_size; /* a power of two; native or above: hugetlb */
-	bool thp;         /* transparent huge pages; else refused */
+	size_t offset;      /* bytes at its start that are not used */
+	size_t bytes;       /* after them */
+	size_t page_size;   /* a power of two; native or above: hugetlb */
+	bool thp;           /* transparent huge pages; else refused */
 	bool use_malloc;
 	const char *file;        /* NULL, or what to map shared, in its pages */
 	const uint64_t *weights; /* MAX_NODES of them, or NULL */
@@ -21,7 +22,7 @@ struct arena_request {
 
 struct arena {
 	char *base;
-	size_t bytes;     /* what was asked for */
+	size_t bytes;     /* what was asked for, without the offset */
 	size_t mapped;    /* the whole pages at base that belong to it */
 	bool fresh;       /* reads as zeros */
 	size_t misplaced; /* bytes on other nodes than weights say; or
@@ -31,7 +32,7 @@ struct arena {
 /*
  * Maps an arena. It lives until the program ends. Error: one line that says
  * what could not be had, how much of it, and what to do. With weights, every
- * page is touched here, by the calling thread.
+ * page that is used is touched here, by the calling thread.
  */
 bool arena_map(struct arena *arena, const struct arena_request *request,
 	       struct error *error);

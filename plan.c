@@ -215,7 +215,7 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 	plan->arena.weights = weighted ? options->weights : NULL;
 	plan->arena.bytes = (size_t)plan->memory;
 	plan->buffer = plan->arena;
-	plan->arena.bytes += (size_t)options->offset;
+	plan->arena.offset = (size_t)options->offset;
 	plan->arena.use_malloc = options->use_malloc;
 	if (options->file)
 		take_file(plan);

@@ -268,7 +268,7 @@ static bool take_memory(struct team *team, struct error *error)
 	     !arena_try_executable(&team->arena, plan->choice.text, error)))
 		return false;
 	team->layout = plan->layout;
-	team->layout.base = team->arena.base + plan->options->offset;
+	team->layout.base = team->arena.base + plan->arena.offset;
 	if (!plan->flush)
 		return true;
 	if (!arena_map(&team->flush, &flush, error))

@@ -64,11 +64,11 @@ sub numa_lines {
 	my ($weights, $more) = @_;
 	return ": >/tmp/numa\n" # which the one before has written to
 	    . "./multichase -W $weights -m 32m $more -v --interval 0.1 -n 0"
-	    . " >/tmp/numa &\n"
+	    . " >/tmp/numa 2>/tmp/err &\n"
 	    . "until grep -q avg= /tmp/numa || ! kill -0 \$!; do sleep 1; done\n"
 	    . "echo '\@\@ numa $weights $more'\n"
 	    . "grep -E 'N[01]=[0-9]{2,}' /proc/\$!/numa_maps\n"
-	    . "kill \$!; wait \$!\n";
+	    . "kill \$!; wait \$!; echo '\@\@ err'; cat /tmp/err\n";
 }
 
 # Boots; returns what was printed, without the console's carriage returns.
@@ -112,9 +112,11 @@ sub check_command {
 }
 
 sub check_numa {
-	my ($text, $want) = @_;
+	my ($text, $want, $warning) = @_;
 	my ($node0, $node1) = (0, 0);
-	for my $line (split /\n/, $text) {
+	my ($maps, $err) = $text =~ /(.*)^\@\@ err\n(.*)/ms;
+	like($err // 'none', $warning // qr/^$/, 'stderr');
+	for my $line (split /\n/, $maps // '') {
 		my ($n0) = $line =~ /\bN0=(\d+)/;
 		my ($n1) = $line =~ /\bN1=(\d+)/;
 		my ($kib) = $line =~ /kernelpagesize_kB=(\d+)/;
@@ -142,17 +144,24 @@ sub boot_one_node {
 sub boot_two_nodes {
 	my ($cpu) = @_;
 	my @numa = (['0:1,1:3', '', [1, 3]], ['0:1,1:1', '-H', [1, 1]],
-		['1:1', '-p 2m', [0, 1]]);
-	my $text = boot($cpu, [map { numa_lines($_->[0], $_->[1]) } @numa],
+		['1:1', '-p 2m', [0, 1]], ['0:1,1:1', '-M -H', [1, 1]],
+		['0:1,1:3', '-H -f /dev/shm/sparse', [1, 3],
+		 qr/^multichase: warning: -H: 0\.0 of [^\n]*\n\z/],
+		# The file's pages stay where they are now.
+		['1:1', '-f /dev/shm/sparse', [1, 3],
+		 qr/^multichase: warning: -W: 8\.0 MiB are on other nodes/]);
+	my $text = boot($cpu, [
+		"dd if=/dev/zero of=/dev/shm/sparse bs=1M seek=32 count=0\n",
+		map { numa_lines($_->[0], $_->[1]) } @numa],
 		map { ('-object', "memory-backend-ram,id=m$_,size=512M",
 			'-numa', 'node,nodeid=' . $_ . ',cpus=' . 2 * $_ . '-'
 			. (2 * $_ + 1) . ",memdev=m$_") } 0, 1);
 	for my $numa (@numa) {
-		my ($weights, $more, $want) = @$numa;
+		my ($weights, $more, $want, $warning) = @$numa;
 		my ($said) = $text
-		    =~ /^\@\@ numa \Q$weights $more\E\n(.*?)^\@\@/ms;
+		    =~ /^\@\@ numa \Q$weights $more\E\n(.*?)^\@\@ (?!err)/ms;
 		subtest "$cpu: -W $weights $more" =>
-		    sub { check_numa($said // '', $want) };
+		    sub { check_numa($said // '', $want, $warning) };
 	}
 	return;
 }

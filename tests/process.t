@@ -62,6 +62,23 @@ SKIP: {
 	check_peak('multiload -F 0 -c chaseload -m 16m -t 2 --warmup 0', 32768, 0);
 }
 
+# What is before -O's offset is not touched.
+my $nodes = run('multichase -F 0 -m 64k -n 1 --interval 0.05 -W 0:1')->{exit} == 0;
+spew("$tmp/sparse", '');
+truncate "$tmp/sparse", 65 << 20 or die "sparse: $!\n";
+for my $more ('', ' -W 0:1', " -f $tmp/sparse -W 0:1", ' -M -W 0:1') {
+	SKIP: {
+		skip "-O 64m$more: this kernel has no NUMA nodes", 1 if $more =~ /-W/ && !$nodes;
+		check_peak("multichase -F 0 -m 1m -O 64m$more", 1024, 0);
+	}
+}
+SKIP: {
+	skip '-W: this kernel has no NUMA nodes', 1 if !$nodes;
+	cmp_ok((stat "$tmp/sparse")[12] * 512, '<', 8 << 20, '-O 64m -f FILE -W 0:1: the file stays sparse');
+}
+like(run('multichase -F 0 -m 4m -O 64m -H --json -n 1 --interval 0.05')->{out}, qr/"memory":\{"bytes":4194304\b/,
+	'-O 64m -H: of the 4 MiB after the offset, some are on huge pages') if has_thp();
+
 # What the arena is made of: the mapping of which most is in memory.
 
 sub arena_of

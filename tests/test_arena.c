@@ -318,6 +318,28 @@ static void test_malloc(void)
 	}
 }
 
+static void test_malloc_thp(void)
+{
+	const char *what = "malloc, THP: all bytes are on huge pages";
+	const size_t huge = thp_bytes();
+	struct arena_request request = request_of(huge + huge / 2);
+
+	if (!huge) {
+		skip("malloc, THP",
+		     "no transparent huge pages, or set to never");
+		return;
+	}
+	request.use_malloc = request.thp = true;
+	explain(ok(maps(&request) && arena.mapped == 2 * huge &&
+			   (uintptr_t)arena.base % huge == 0 && holds(),
+		   "malloc, THP: whole huge pages, aligned"));
+	if (on_thp(&arena) == request.bytes)
+		ok(1, "%s", what);
+	else
+		skip(what, "memory is scattered");
+	release();
+}
+
 static unsigned long number_in(const char *path)
 {
 	char text[64];
@@ -390,16 +412,54 @@ static void test_no_hugetlb(void)
 	   "hugetlb: too many pages are an error that says where to get them");
 }
 
-static bool is_resident(void)
+/*
+ * Are the pages from this byte on in memory, and none before? Of those before,
+ * malloc may have used some.
+ */
+static bool is_resident_from(size_t start, bool any_before)
 {
 	const size_t page = native_page_size();
 	unsigned char *pages = calloc(arena.mapped / page, 1);
-	bool all = pages && mincore(arena.base, arena.mapped, pages) == 0;
+	bool good = pages && mincore(arena.base, arena.mapped, pages) == 0;
 
-	for (size_t i = 0; all && i < arena.mapped / page; i++)
-		all = pages[i] & 1;
+	for (size_t i = 0; good && i < arena.mapped / page; i++)
+		good = (pages[i] & 1) == (i * page >= start) ||
+		       (any_before && i * page < start);
 	free(pages);
-	return all;
+	return good;
+}
+
+/* With or without huge pages, whether the kernel gives them or not. */
+static void test_weights_of_kinds(const uint64_t *weights)
+{
+	const size_t huge = thp_bytes() ? thp_bytes() : HUGE_PAGE;
+	const char *const kinds[] = {"anonymous", "malloc", "file"};
+	char name[64];
+	int fd;
+
+	for (size_t i = 0; i < 2 * LENGTH(kinds); i++) {
+		struct arena_request request = request_of(huge / 2);
+
+		request.weights = weights;
+		request.thp = i % 2;
+		request.use_malloc = i / 2 == 1;
+		request.offset = huge + 1;
+		fd = memfd_create("arena", 0);
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		if (i / 2 == 2)
+			request.file = name;
+		explain(ok(fd >= 0 && ftruncate(fd, 2 * (off_t)huge) == 0 &&
+				   maps(&request) && arena.misplaced == 0 &&
+				   is_resident_from(huge, request.use_malloc),
+			   "weights: %s%s: every page from the offset on is "
+			   "touched, no other",
+			   kinds[i / 2], request.thp ? ", THP" : ""));
+		if (request.use_malloc)
+			release();
+		else
+			munmap(arena.base, arena.mapped);
+		close(fd);
+	}
 }
 
 static void test_weights(void)
@@ -413,18 +473,13 @@ static void test_weights(void)
 		skip("weights", strerror(errno));
 		return;
 	}
-	explain(ok(maps(&request) && is_resident(),
+	explain(ok(maps(&request) && is_resident_from(0, false),
 		   "weights: every page of an arena on node 0 is touched"));
 	ok(is_zero() && holds(), "weights: zero, and holds values");
 	ok(syscall(SYS_get_mempolicy, &mode, NULL, 0, NULL, 0) == 0 &&
 		   mode == 0,
 	   "weights: the thread's policy is the default again");
-	if (thp_bytes()) {
-		request.thp = true;
-		ok(maps(&request) && is_resident(),
-		   "weights: pages of a THP arena are touched");
-		request.thp = false;
-	}
+	test_weights_of_kinds(weights);
 	weights[63] = 1;
 	if (access("/sys/devices/system/node/node63", F_OK) == 0)
 		skip("weights: no node 63", "there is one");
@@ -470,10 +525,11 @@ int main(void)
 	test_too_much();
 	test_thp();
 	test_file();
+	test_weights(); /* while malloc has no touched pages to give */
 	test_malloc();
+	test_malloc_thp();
 	test_hugetlb();
 	test_no_hugetlb();
-	test_weights();
 	test_executable();
 	return tap_end();
 }
