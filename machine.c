@@ -133,8 +133,8 @@ uint64_t memory_limit(const char **whose)
 		machine = (uint64_t)info.totalram * info.mem_unit;
 	limit = machine;
 	visit_cgroups(&question, &limit);
-	*whose = limit < machine ? "this process's cgroup has"
-				 : "this machine has";
+	*whose = limit < machine ? "this process's cgroup has only"
+				 : "this machine has only";
 	return limit;
 }
 

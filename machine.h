@@ -13,7 +13,8 @@ size_t native_page_size(void);
 /*
  * Bytes of memory that this process can ever have: the machine's, or the
  * limit of the cgroup (v1 or v2) that it is in, or of one above that.
- * *whose is set to a phrase for a message. UINT64_MAX if nothing is known.
+ * *whose is set to a phrase that ends in "only", for a message. UINT64_MAX if
+ * nothing is known.
  */
 uint64_t memory_limit(const char **whose);
 

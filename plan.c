@@ -144,29 +144,23 @@ static uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t c)
 	return sum;
 }
 
-/* The machine may have more memory than an address space of 32 bits. */
-#define ADDRESS_SPACE (UINTPTR_MAX / 2)
-
-static bool check_memory(const struct plan *plan, struct error *error)
+/* Does all that the threads take, with so much for the chase, stay in a limit?
+ */
+static bool fits(const struct plan *plan, uint64_t chase, uint64_t limit,
+		 const char *whose, const char *what, struct error *error)
 {
 	const struct run_options *options = plan->options;
-	const char *whose, *option = "-m";
-	uint64_t limit = memory_limit(&whose), need = plan->flush;
+	const uint64_t need = multiply_add(plan->memory, plan->load_threads,
+					   multiply_add(1, chase, plan->flush));
+	const char *option = "-m";
 	uint64_t value = options->memory;
 	char asked[32], needs[32], has[32];
 
-	if (limit > ADDRESS_SPACE) {
-		limit = ADDRESS_SPACE;
-		whose = "a process can address";
-	}
+	format_size(has, sizeof(has), limit);
 	if (plan->flush > limit)
-		return error_set(error, "-F %s: %s only %s of memory",
+		return error_set(error, "-F %s: %s %s of %s",
 				 format_size(asked, sizeof(asked), plan->flush),
-				 whose, format_size(has, sizeof(has), limit));
-	if (plan->chase_threads && arena_takes_memory(&plan->arena))
-		need = multiply_add(1, plan->memory,
-				    multiply_add(1, options->offset, need));
-	need = multiply_add(plan->memory, plan->load_threads, need);
+				 whose, has, what);
 	if (need <= limit)
 		return true;
 	if (options->offset > plan->memory) {
@@ -177,12 +171,24 @@ static bool check_memory(const struct plan *plan, struct error *error)
 		value = options->stride;
 	}
 	return error_set(
-		error,
-		"%s %s: %zu thread(s) need %s of memory in all, %s only %s",
+		error, "%s %s: %zu thread(s) need %s of %s in all, %s %s",
 		option, format_size(asked, sizeof(asked), value),
 		plan->chase_threads + plan->load_threads,
-		format_size(needs, sizeof(needs), need), whose,
-		format_size(has, sizeof(has), limit));
+		format_size(needs, sizeof(needs), need), what, whose, has);
+}
+
+/* A machine may have more memory than an address space of 32 bits. */
+static bool check_memory(const struct plan *plan, struct error *error)
+{
+	const uint64_t chase =
+		plan->chase_threads ? plan->memory + plan->options->offset : 0;
+	const char *whose;
+	const uint64_t limit = memory_limit(&whose);
+
+	return fits(plan, chase, UINTPTR_MAX / 2, "a process has less than",
+		    "address space", error) &&
+	       fits(plan, arena_takes_memory(&plan->arena) ? chase : 0, limit,
+		    whose, "memory", error);
 }
 
 /* A chase in a file is on the file's pages, which -H cannot change if huge. */

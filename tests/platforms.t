@@ -312,6 +312,9 @@ sub check_refusals
 	open(my $sparse, '>', "$tmp/large") or die "large: $!\n";
 	truncate($sparse, 3 << 30) or die "large: $!\n";
 	runs("$what: a file of 3 GiB", "$multichase -f $tmp/large -m 64k -F 0", \&is_number);
+	my $too_much = '1 thread\(s\) need [24] GiB of address space in all, a process has less than 2\.0 GiB';
+	check_refusal("$what: $_", "$multichase $_", $too_much)
+		for '-F 0 -m 1g -O 1g', "-F 0 -f $tmp/large -m 2g -O 2g", "-F 0 -f $tmp/large -m 2g";
 }
 
 sub check_units
