@@ -185,7 +185,7 @@ static bool map_file(struct arena *arena, const struct arena_request *request,
 		return error_set(error,
 				 "-f %.200s: cannot open it to read and "
 				 "write: %s",
-				 request->file, strerror(errno));
+				 shown_value(request->file), strerror(errno));
 	/* One on hugetlbfs grows when it is mapped. */
 	if (native && !long_enough(fd, request, error)) {
 		close(fd);

@@ -29,10 +29,15 @@ static const char *option_label(const struct option_row *row, char *buffer,
 	return buffer;
 }
 
+const char *shown_value(const char *value)
+{
+	return *value ? value : "''";
+}
+
 bool reject(struct error *error, const char *option, const char *value,
 	    const char *accepted)
 {
-	return error_set(error, "%s %.200s: %s", option, *value ? value : "''",
+	return error_set(error, "%s %.200s: %s", option, shown_value(value),
 			 accepted);
 }
 
@@ -520,7 +525,7 @@ enum parse_result parse_options(const struct program *program, int argc,
 	}
 	if (optind < argc) {
 		error_set(error, "%.200s: unexpected operand, see --help",
-			  *argv[optind] ? argv[optind] : "''");
+			  shown_value(argv[optind]));
 		return PARSE_ERROR;
 	}
 	return PARSE_RUN;

@@ -120,6 +120,9 @@ enum parse_result parse_options(const struct program *program, int argc,
 bool reject(struct error *error, const char *option, const char *value,
 	    const char *accepted);
 
+/* A value as it is shown in messages: '' if it is empty. */
+const char *shown_value(const char *value);
+
 /* The readers; text must be wholly used up. False: nothing was stored. */
 bool parse_count(const char *text, uint64_t *count);
 bool parse_size(const char *text, uint64_t *bytes);

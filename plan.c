@@ -25,7 +25,7 @@ static bool check_page_size(struct plan *plan, struct error *error)
 		return error_set(error,
 				 "-f %.200s: the file's pages and %s exclude "
 				 "each other",
-				 options->file,
+				 shown_value(options->file),
 				 options->use_malloc ? "-M" : "-p");
 	plan->arena.page_size = (size_t)size;
 	plan->arena.option = "-m";

@@ -280,13 +280,16 @@ static void warn_of_all(const struct run *run)
 static void explain_bus_error(const char *program,
 			      const struct run_options *options)
 {
-	char what[256], page[32];
+	char what[256], size[32];
 
 	if (options->file)
 		snprintf(what, sizeof(what), "-f %.200s", options->file);
-	else
+	else if (options->page_size > native_page_size())
 		snprintf(what, sizeof(what), "-p %s",
-			 format_size(page, sizeof(page), options->page_size));
+			 format_size(size, sizeof(size), options->page_size));
+	else
+		snprintf(what, sizeof(what), "-m %s",
+			 format_size(size, sizeof(size), options->memory));
 	signals_explain_bus_error(program, what);
 }
 

@@ -166,6 +166,16 @@ for (
 	}
 }
 
+# A page that could not be had is laid to the option that asked for it.
+for (['-m 1m', '-m 1 MiB'], ["-m 1m -f $tmp/FILE", "-f $tmp/FILE"]) {
+	my ($line, $option) = @$_;
+	my $job = start("multichase -F 0 -n 0 --interval 0.05 -v $line");
+	wait_for(sub { slurp($job->{out}) =~ /avg=/ });
+	my $result = finish($job, 'BUS');
+	is($result->{exit}, 1, "$line, SIGBUS: exit 1");
+	like($result->{err}, qr/\A\w+: error: \Q$option\E: memory that was mapped [^\n]*\n\z/, "$line, SIGBUS: one line names $option");
+}
+
 # --dry-run maps nothing as large as the arena, or the flush buffer, or a stack.
 SKIP: {
 	skip 'strace was not found', 1 if !found('strace');
