@@ -379,7 +379,7 @@ static bool touch_pages(const struct placement *place, struct error *error)
 static size_t misplaced_bytes(const struct placement *place)
 {
 	char *pages[PAGES_PER_LOOK];
-	int nodes[PAGES_PER_LOOK]; /* negative: unknown */
+	int nodes[PAGES_PER_LOOK] = {0}; /* negative: unknown */
 	size_t misplaced = 0, at = place->start;
 	unsigned long count;
 
