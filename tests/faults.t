@@ -129,6 +129,7 @@ my %call = (
 	mmap => {errors => ['ENOMEM'], refusal => qr/-[mFf][^\n]*: cannot map [^\n]*|$thread/, partial => 1},
 	mprotect => {errors => ['EACCES'], refusal => qr/-c branch: [^\n]*|$thread/, partial => 1},
 	openat => {errors => ['ENOENT', 'EACCES', 'EMFILE'], refusal => qr/-f \S+: cannot open|-l zero-read: [^\n]*another load/},
+	move_pages => {errors => ['EPERM'], warning => qr/-W: the kernel does not tell/},
 	pread64 => {errors => ['EIO', 'EINTR', 'retval=1'], refusal => qr/-l zero-read: [^\n]*Input\/output error/},
 	read => {errors => ['EIO', 'EINTR', 'retval=0', $short_read]},
 	set_mempolicy => {errors => ['EPERM', 'EINVAL', 'ENOSYS'], refusal => qr/-W 0:1: cannot have memory of node 0: /},
@@ -150,7 +151,8 @@ sub calls_of
 	my $result = run([@strace, '-o', "$tmp/trace", words($line)]);
 
 	for (split /\n/, slurp("$tmp/trace")) {
-		$calls{$2}{$1}++ if /^(\d+) +(\w+)\(/;
+		# But not the warnings, which come last.
+		$calls{$2}{$1}++ if /^(\d+) +(\w+)\((?!2, )/;
 	}
 	for my $call (keys %calls) {
 		($most{$call}) = sort { $b <=> $a } values %{$calls{$call}};
@@ -181,7 +183,7 @@ sub each_call
 
 	# Where memory is too scattered for huge pages, there is always a warning.
 	my $huge = $result->{err} eq '' ? qr/-H: the kernel does not tell/ : qr/-H: /;
-	note_run('traced', $line, $result, warning => qr/-H: /);
+	note_run('traced', $line, $result, warning => qr/-H: |handed nothing over/);
 	for my $call (grep { !/$agreed/ } sort keys %calls) {
 		my %may = (errors => ['EPERM'], $line =~ / -H/ ? (warning => $call eq 'madvise' ? qr/-H: 0\.0 of/ : $huge) : (),
 			%{$call{$call} || {}});
@@ -205,13 +207,13 @@ sub each_call
 
 my $chase = 'multichase -m 1m -F 64k -n 1 --interval 0.005';
 my $load = 'multiload -m 1m -n 1 --warmup 0 --interval 0.02';
-my @lines = ($chase, "$load -l stream-sum", 'pingpong -u -c 1 --interval 0.005', 'fairness -n 1 -t 0.005');
+my @lines = ($chase, "$load -l stream-sum", 'pingpong -u -c 1 --interval 0.02', 'fairness -n 1 -t 0.005');
 push @lines, "$chase -H -m 4m" if has_thp();
 push @lines, (
 	"$chase -W 0:1", "$chase -M", "$chase -c branch", "$chase -f $file", "$chase -X -t 2 --json",
 	"$load -l stream-sum -W 0:1", "$load -l zero-read", "$load -l zero-fault",
 	"$load -c chaseload -l stream-sum -X -t 2 -s 256 --json",
-	"pingpong -x -c 1 --interval 0.005 --json", 'fairness -n 1 -t 0.005 --json',
+	"pingpong -x -c 1 --interval 0.02 --json", 'fairness -n 1 -t 0.005 --json',
 ) if $all;
 
 sub can_trace { return found('strace') && !run([@strace, '-o', '/dev/null', '-e', 'inject=mmap:error=ENOMEM:when=999', 'true'])->{exit} }
