@@ -104,7 +104,8 @@ my $fresh = sub { my ($job) = @_; return has_threads($job, 2) && has_touched($jo
 
 my $arm = "qemu-aarch64 $top/build/aarch64";
 my @phases = (
-	['set-up: flush buffer', 'multichase -n 0 -m 64k -F 1g -v', sub { alone(@_) && has_touched($_[0], 16) }],
+	# Far more than this script has, whose copy the process is until exec.
+	['set-up: flush buffer', 'multichase -n 0 -m 64k -F 1g -v', sub { alone(@_) && has_touched($_[0], 128) }],
 	['set-up: many threads', 'multichase -n 0 -X -t 4000 -s 32k -m 32m -F 0 -v', sub { has_threads($_[0], 100) && !is_running(@_) }],
 	['set-up: first touch of a load', 'multiload -n 0 -l stream-sum -m 512m -v', $fresh],
 	['building', 'multichase -n 0 -m 256m -s 8 -T 256m -F 0 -v', $fresh],
