@@ -356,10 +356,8 @@ static bool run(void *context, struct error *error)
 	    (json && !end_json(contest, came, error)))
 		return false;
 	report_throttling(program.name, throttled);
-	if (came) {
-		report_flush();
-		signals_die(came);
-	}
+	if (came)
+		report_die(came);
 	return true;
 }
 

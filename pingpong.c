@@ -427,10 +427,8 @@ static bool run(void *context, struct error *error)
 							  error))
 		return false;
 	report_throttling(program.name, throttled);
-	if (came) {
-		report_flush();
-		signals_die(came);
-	}
+	if (came)
+		report_die(came);
 	warn_of_stalls(tournament);
 	return true;
 }

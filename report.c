@@ -130,6 +130,12 @@ bool report_flush(void)
 	return !write_failure;
 }
 
+void report_die(int signal_number)
+{
+	report_flush();
+	signals_die(signal_number);
+}
+
 void report_line(bool timestamp)
 {
 	struct timeval now;

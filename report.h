@@ -43,6 +43,9 @@ bool report_start(struct error *error);
  */
 bool report_flush(void);
 
+/* Does that, then ends the program by a signal that has come. */
+_Noreturn void report_die(int signal_number);
+
 /* Begins a line, with the time of day if asked for. */
 void report_line(bool timestamp);
 

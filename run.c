@@ -314,10 +314,8 @@ static bool run_plan(const struct measurement *measurement,
 	reported = report_result(&run, error);
 	if (reported)
 		warn_of_all(&run);
-	if (run.came) {
-		report_flush();
-		signals_die(run.came);
-	}
+	if (run.came)
+		report_die(run.came);
 	return reported;
 }
 
