@@ -126,7 +126,8 @@ static bool map_hugetlb(struct arena *arena,
 			struct error *error)
 {
 	size_t page = request->page_size;
-	char size[32];
+	char size[32], known[256], what_to_do[320];
+	int failure;
 
 	arena->mapped = whole_pages(request, page);
 	arena->base = mmap(NULL, arena->mapped, PROT_READ | PROT_WRITE,
@@ -135,13 +136,20 @@ static bool map_hugetlb(struct arena *arena,
 			   -1, 0);
 	if (arena->base != MAP_FAILED)
 		return true;
-	return error_set(error,
-			 "-p %zu: cannot map %zu hugetlb pages of %s: %s; "
-			 "reserve them in /sys/kernel/mm/hugepages/"
+	failure = errno;
+	if (failure == EINVAL) {
+		list_hugetlb_sizes(known, sizeof(known));
+		snprintf(what_to_do, sizeof(what_to_do),
+			 "sizes that this kernel has: %s", known);
+	} else {
+		snprintf(what_to_do, sizeof(what_to_do),
+			 "reserve them in " HUGETLB_FOLDER
 			 "hugepages-%zukB/nr_hugepages",
-			 page, arena->mapped / page,
-			 format_size(size, sizeof(size), page), strerror(errno),
 			 page >> 10);
+	}
+	return error_set(error, "-p %s: cannot map %zu hugetlb pages: %s; %s",
+			 typed_size(size, sizeof(size), page),
+			 arena->mapped / page, strerror(failure), what_to_do);
 }
 
 size_t file_page_bytes(const char *file)

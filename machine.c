@@ -3,6 +3,7 @@
 
 #include "options.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,6 +41,25 @@ bool read_file(const char *path, char *buffer, size_t size)
 	if (used > 0 && buffer[used - 1] == '\n')
 		buffer[used - 1] = '\0';
 	return true;
+}
+
+void list_hugetlb_sizes(char *buffer, size_t size)
+{
+	DIR *folder = opendir(HUGETLB_FOLDER);
+	const struct dirent *entry;
+	unsigned long long kib;
+	char typed[32];
+	size_t used = 0;
+
+	snprintf(buffer, size, "none");
+	while (folder && (entry = readdir(folder)) && used < size)
+		if (sscanf(entry->d_name, "hugepages-%llukB", &kib) == 1)
+			used += (size_t)snprintf(
+				buffer + used, size - used, "%s%s",
+				used ? ", " : "",
+				typed_size(typed, sizeof(typed), kib << 10));
+	if (folder)
+		closedir(folder);
 }
 
 /* Called with the path of one file of a cgroup, or of one above it. */

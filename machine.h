@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Holds a folder for each size of hugetlb pages, such as hugepages-2048kB. */
+#define HUGETLB_FOLDER "/sys/kernel/mm/hugepages/"
+
 /* The kernel's page size in bytes. */
 size_t native_page_size(void);
 
@@ -23,6 +26,12 @@ uint64_t memory_limit(const char **whose);
  * its cgroups; 0 if there is no quota. It only grows.
  */
 uint64_t throttled_periods(void);
+
+/*
+ * Writes the sizes of hugetlb pages that the kernel has, ", " between, as they
+ * are typed; "none" where it has none or does not tell.
+ */
+void list_hugetlb_sizes(char *buffer, size_t size);
 
 /*
  * Reads the start of a file, a terminator added and a newline at the end cut

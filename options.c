@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include "machine.h"
 #include "report.h"
 
 #include <errno.h>
@@ -65,9 +66,10 @@ bool parse_count(const char *text, uint64_t *count)
 	return true;
 }
 
+static const char size_suffixes[] = "kmgt";
+
 bool parse_size(const char *text, uint64_t *bytes)
 {
-	static const char suffixes[] = "kmgt";
 	const char *suffix;
 	uint64_t number;
 	unsigned shift = 0;
@@ -76,10 +78,10 @@ bool parse_size(const char *text, uint64_t *bytes)
 	if (!read_number(text, &number, &end))
 		return false;
 	if (*end) {
-		suffix = strchr(suffixes, *end | ('a' ^ 'A'));
+		suffix = strchr(size_suffixes, *end | ('a' ^ 'A'));
 		if (!suffix || end[1])
 			return false;
-		shift = 10 * (unsigned)(suffix - suffixes + 1);
+		shift = 10 * (unsigned)(suffix - size_suffixes + 1);
 	}
 	if (number > UINT64_MAX >> shift)
 		return false;
@@ -251,6 +253,16 @@ bool parse_weights(const char *text, uint64_t weights[MAX_NODES])
 	return true;
 }
 
+const char *typed_size(char *buffer, size_t length, uint64_t bytes)
+{
+	const char *suffix = size_suffixes, *used = "";
+
+	for (; *suffix && bytes && bytes % 1024 == 0; bytes /= 1024)
+		used = suffix++;
+	snprintf(buffer, length, "%llu%.1s", (unsigned long long)bytes, used);
+	return buffer;
+}
+
 const char *format_size(char *buffer, size_t length, uint64_t bytes)
 {
 	static const char *const units[] = {"byte", "KiB", "MiB", "GiB", "TiB"};
@@ -323,6 +335,12 @@ static void accepted_values(const struct option_row *row, char *buffer,
 			 format_size(min, sizeof(min), row->min),
 			 format_size(max, sizeof(max), row->max));
 		break;
+	case OPTION_PAGE_SIZE:
+		snprintf(buffer, size,
+			 "expected a power of two from the native page size, "
+			 "%zu, upwards",
+			 native_page_size());
+		break;
 	case OPTION_COUNT:
 		snprintf(buffer, size,
 			 "expected a whole number from %llu to %llu",
@@ -354,6 +372,12 @@ static void accepted_values(const struct option_row *row, char *buffer,
 	}
 }
 
+/* Which of them the machine has is found out when they are mapped. */
+static bool is_page_size(uint64_t bytes)
+{
+	return bytes >= native_page_size() && (bytes & (bytes - 1)) == 0;
+}
+
 static bool store_value(const struct option_row *row, const char *text,
 			char *field)
 {
@@ -371,10 +395,13 @@ static bool store_value(const struct option_row *row, const char *text,
 		*(const char **)field = text;
 		return true;
 	case OPTION_SIZE:
+	case OPTION_PAGE_SIZE:
 	case OPTION_COUNT:
-		if (!(row->kind == OPTION_SIZE ? parse_size
-					       : parse_count)(text, &number) ||
+		if (!(row->kind == OPTION_COUNT ? parse_count
+						: parse_size)(text, &number) ||
 		    number < row->min || number > row->max)
+			return false;
+		if (row->kind == OPTION_PAGE_SIZE && !is_page_size(number))
 			return false;
 		*(uint64_t *)field = number;
 		return true;

@@ -25,15 +25,16 @@
 #define MAX_NODES 64
 
 enum option_kind {
-	OPTION_FLAG,    /* bool */
-	OPTION_LEVEL,   /* unsigned, counts its repetitions */
-	OPTION_SIZE,    /* uint64_t bytes, suffixes k m g t */
-	OPTION_COUNT,   /* uint64_t */
-	OPTION_SECONDS, /* double, fractions allowed */
-	OPTION_TEXT,    /* const char *, checked by the program */
-	OPTION_CPUS,    /* struct cpu_list */
-	OPTION_MASK,    /* struct cpu_list, from a bit mask */
-	OPTION_WEIGHTS, /* uint64_t [MAX_NODES] */
+	OPTION_FLAG,      /* bool */
+	OPTION_LEVEL,     /* unsigned, counts its repetitions */
+	OPTION_SIZE,      /* uint64_t bytes, suffixes k m g t */
+	OPTION_PAGE_SIZE, /* likewise, of the sizes that pages can have */
+	OPTION_COUNT,     /* uint64_t */
+	OPTION_SECONDS,   /* double, fractions allowed */
+	OPTION_TEXT,      /* const char *, checked by the program */
+	OPTION_CPUS,      /* struct cpu_list */
+	OPTION_MASK,      /* struct cpu_list, from a bit mask */
+	OPTION_WEIGHTS,   /* uint64_t [MAX_NODES] */
 	OPTION_HELP,
 	OPTION_VERSION,
 };
@@ -137,6 +138,9 @@ void write_cpus(FILE *out, const struct cpu_list *cpus);
 /* Writes a list as an array. */
 void json_cpus(struct json *json, const char *name,
 	       const struct cpu_list *cpus);
+
+/* Writes bytes as somebody would type them: "256m", "99999g", "1000". */
+const char *typed_size(char *buffer, size_t length, uint64_t bytes);
 
 /* Writes bytes as a person would: "256 MiB", "23.5 GiB", "1000 bytes". */
 const char *format_size(char *buffer, size_t length, uint64_t bytes);

@@ -4,22 +4,20 @@
 #include "crew.h"
 #include "machine.h"
 
-static bool check_page_size(struct plan *plan, struct error *error)
+#include <string.h>
+
+static bool choose_pages(struct plan *plan, struct error *error)
 {
 	const struct run_options *options = plan->options;
 	const size_t native = native_page_size();
 	const uint64_t size = options->page_size ? options->page_size : native;
+	char asked[32];
 
-	if (size & (size - 1) || size < native)
-		return error_set(error,
-				 "-p %llu: expected a power of two from the "
-				 "native page size, %zu, upwards",
-				 (unsigned long long)size, native);
 	if (size > native && (options->thp || options->use_malloc))
 		return error_set(error,
-				 "-p %llu: hugetlb pages and %s exclude each "
+				 "-p %s: hugetlb pages and %s exclude each "
 				 "other",
-				 (unsigned long long)size,
+				 typed_size(asked, sizeof(asked), size),
 				 options->thp ? "-H" : "-M");
 	if (options->file && (options->use_malloc || size > native))
 		return error_set(error,
@@ -65,6 +63,7 @@ static bool check_chase(struct plan *plan, struct error *error)
 	const struct run_options *options = plan->options;
 	const struct chase_choice *choice = &plan->choice;
 	struct layout *layout = &plan->layout;
+	char asked[32];
 	uint64_t need;
 
 	layout->object = choice->object;
@@ -74,26 +73,29 @@ static bool check_chase(struct plan *plan, struct error *error)
 	layout->seed = options->seed;
 	need = (uint64_t)layout->nr_chases * layout->object;
 	if (need > layout->stride)
-		return error_set(error,
-				 "-s %zu: expected a stride of at least %llu: "
-				 "%zu thread(s) of %s need %zu slots of %zu "
-				 "bytes",
-				 layout->stride, (unsigned long long)need,
-				 plan->chase_threads, choice->chase->name,
-				 layout->nr_chases, layout->object);
+		return error_set(
+			error,
+			"-s %s: expected a stride of at least %llu: "
+			"%zu thread(s) of %s need %zu slots of %zu "
+			"bytes",
+			typed_size(asked, sizeof(asked), layout->stride),
+			(unsigned long long)need, plan->chase_threads,
+			choice->chase->name, layout->nr_chases, layout->object);
 	if (layout->stride % choice->alignment)
-		return error_set(error,
-				 "-s %zu: %s needs a stride that is a multiple "
-				 "of %zu",
-				 layout->stride, choice->chase->name,
-				 choice->alignment);
+		return error_set(
+			error,
+			"-s %s: %s needs a stride that is a multiple "
+			"of %zu",
+			typed_size(asked, sizeof(asked), layout->stride),
+			choice->chase->name, choice->alignment);
 	if (options->offset % choice->alignment)
-		return error_set(error,
-				 "-O %llu: %s needs an offset that is a "
-				 "multiple of %zu (%zu-byte alignment)",
-				 (unsigned long long)options->offset,
-				 choice->chase->name, choice->alignment,
-				 choice->alignment);
+		return error_set(
+			error,
+			"-O %s: %s needs an offset that is a "
+			"multiple of %zu (%zu-byte alignment)",
+			typed_size(asked, sizeof(asked), options->offset),
+			choice->chase->name, choice->alignment,
+			choice->alignment);
 	layout_init(layout);
 	return true;
 }
@@ -102,14 +104,16 @@ static bool check_buffer(const struct plan *plan, struct error *error)
 {
 	const size_t least =
 		memload_min_bytes(plan->load, arena_page_bytes(&plan->arena));
+	char asked[32];
 
 	return plan->memory >= least ||
-	       error_set(error,
-			 "-m %llu: %s needs at least %zu bytes in each "
-			 "thread, and this is rounded to %llu",
-			 (unsigned long long)plan->options->memory,
-			 plan->load->name, least,
-			 (unsigned long long)plan->memory);
+	       error_set(
+		       error,
+		       "-m %s: %s needs at least %zu bytes in each "
+		       "thread, and this is rounded to %llu",
+		       typed_size(asked, sizeof(asked), plan->options->memory),
+		       plan->load->name, least,
+		       (unsigned long long)plan->memory);
 }
 
 /* The CPUs for the threads, in turn. */
@@ -154,12 +158,15 @@ static bool fits(const struct plan *plan, uint64_t chase, uint64_t limit,
 					   multiply_add(1, chase, plan->flush));
 	const char *option = "-m";
 	uint64_t value = options->memory;
-	char asked[32], needs[32], has[32];
+	char asked[32], needs[64], has[32];
 
 	format_size(has, sizeof(has), limit);
+	format_size(needs, sizeof(needs), need);
+	if (strcmp(needs, has) == 0) /* to a tenth */
+		snprintf(needs, sizeof(needs), "a little more than %s", has);
 	if (plan->flush > limit)
 		return error_set(error, "-F %s: %s %s of %s",
-				 format_size(asked, sizeof(asked), plan->flush),
+				 typed_size(asked, sizeof(asked), plan->flush),
 				 whose, has, what);
 	if (need <= limit)
 		return true;
@@ -170,11 +177,11 @@ static bool fits(const struct plan *plan, uint64_t chase, uint64_t limit,
 		option = "-s"; /* to one of which -m is rounded up */
 		value = options->stride;
 	}
-	return error_set(
-		error, "%s %s: %zu thread(s) need %s of %s in all, %s %s",
-		option, format_size(asked, sizeof(asked), value),
-		plan->chase_threads + plan->load_threads,
-		format_size(needs, sizeof(needs), need), what, whose, has);
+	return error_set(error,
+			 "%s %s: %zu thread(s) need %s of %s in all, %s %s",
+			 option, typed_size(asked, sizeof(asked), value),
+			 plan->chase_threads + plan->load_threads, needs, what,
+			 whose, has);
 }
 
 /* A machine may have more memory than an address space of 32 bits. */
@@ -207,7 +214,7 @@ bool plan_resolve(struct plan *plan, const struct run_options *options,
 	bool weighted = false;
 
 	plan->options = options;
-	if (!check_page_size(plan, error))
+	if (!choose_pages(plan, error))
 		return false;
 	round_sizes(plan);
 	if (chases && !check_chase(plan, error))

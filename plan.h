@@ -79,8 +79,8 @@ struct run_options {
 		RUN_ROW('O', "offset", "SIZE", OPTION_SIZE, offset, 0,         \
 			MAX_SIZE, "0",                                         \
 			"start the chase this far into its mapping"),          \
-		RUN_ROW('p', "page-size", "SIZE", OPTION_SIZE, page_size, 1,   \
-			MAX_SIZE, NULL,                                        \
+		RUN_ROW('p', "page-size", "SIZE", OPTION_PAGE_SIZE, page_size, \
+			1, MAX_SIZE, NULL,                                     \
 			"page size; above the native one: hugetlb pages"),     \
 		RUN_ROW('s', "stride", "SIZE", OPTION_SIZE, stride,            \
 			MIN_STRIDE, MAX_SIZE, "256", "bytes of an element"),   \

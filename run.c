@@ -286,10 +286,10 @@ static void explain_bus_error(const char *program,
 		snprintf(what, sizeof(what), "-f %.200s", options->file);
 	else if (options->page_size > native_page_size())
 		snprintf(what, sizeof(what), "-p %s",
-			 format_size(size, sizeof(size), options->page_size));
+			 typed_size(size, sizeof(size), options->page_size));
 	else
 		snprintf(what, sizeof(what), "-m %s",
-			 format_size(size, sizeof(size), options->memory));
+			 typed_size(size, sizeof(size), options->memory));
 	signals_explain_bus_error(program, what);
 }
 

@@ -381,7 +381,7 @@ my ($pages, $subtree) = sort { $b cmp $a } keys %settings;
 if ($settings{$subtree} !~ /hugetlb/ && set($subtree, '+hugetlb') && (my $path = group('unified', 'hugetlb.2MB.max' => 0))) {
 	set($pages, $settings{$pages} + 4);
 	refuses('hugetlb pages that are gone', in_group($path, 'multichase -p 2m -m 4m'),
-		qr/-p 2 MiB: memory [^\n]* could not be had when it was first touched: [^\n]*hugetlb/, $chase)
+		qr/-p 2m: memory [^\n]* could not be had when it was first touched: [^\n]*hugetlb/, $chase)
 		if slurp($pages) >= $settings{$pages} + 4;
 	$made++;
 }

@@ -46,10 +46,14 @@ static void read_count(const char *text)
 
 static void read_size(const char *text)
 {
-	uint64_t bytes = UNTOUCHED, number = strtoull(text, NULL, 0);
+	uint64_t bytes = UNTOUCHED, number = strtoull(text, NULL, 0), again;
+	char typed[32];
 
 	if (parse_size(text, &bytes))
-		require(bytes >= number && (!number || bytes % number == 0));
+		require(bytes >= number && (!number || bytes % number == 0) &&
+			parse_size(typed_size(typed, sizeof(typed), bytes),
+				   &again) &&
+			again == bytes);
 	else
 		require(bytes == UNTOUCHED);
 }

@@ -58,7 +58,7 @@ for my $name (sort keys %ratio) {
 	cmp_ok($cells[8], '>', 0, "-l $name: it has a bandwidth");
 }
 
-refuses('./multiload -l zero-fault -m 1k', '-m 1024', "at least $page bytes");
+refuses('./multiload -l zero-fault -m 1k', '-m 1k', "at least $page bytes");
 refuses('./multiload -l stream-add3 -m 192 -s 64', 'at least 256 bytes');
 refuses('sh -c "ulimit -n 3; exec ./multiload -l zero-read -m 1m"',
 	'-l zero-read', '/dev/zero');

@@ -167,8 +167,8 @@ for (
 }
 
 # A page that could not be had is laid to the option that asked for it.
-for (['-m 1m', '-m 1 MiB'], ["-m 1m -f $tmp/FILE", "-f $tmp/FILE"]) {
-	my ($line, $option) = @$_;
+for my $option ('-m 1m', "-f $tmp/FILE") {
+	my $line = $option =~ /-f/ ? "-m 1m $option" : $option;
 	my $job = start("multichase -F 0 -n 0 --interval 0.05 -v $line");
 	wait_for(sub { slurp($job->{out}) =~ /avg=/ });
 	my $result = finish($job, 'BUS');

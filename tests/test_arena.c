@@ -365,6 +365,7 @@ static void test_hugetlb(void)
 	struct arena_request request = request_of(HUGE_PAGE + 1);
 	bool taken = number_in(HUGETLB "free_hugepages") < 2;
 	struct huge_bytes huge;
+	char known[128];
 
 	if (access(HUGETLB, F_OK) != 0) {
 		skip(what, "no hugetlb pages of 2 MiB in this kernel");
@@ -390,8 +391,11 @@ static void test_hugetlb(void)
 	/* What is free for other sizes is of no use. */
 	request.bytes = 1;
 	request.page_size = 2 * HUGE_PAGE;
-	ok(!maps(&request) && strstr(error.text, "-p 4194304: cannot map 1 "),
+	ok(!maps(&request) && strstr(error.text, "-p 4m: cannot map 1 "),
 	   "hugetlb: a size that the CPU lacks is an error");
+	list_hugetlb_sizes(known, sizeof(known));
+	ok(strstr(known, "2m") && strstr(error.text, known),
+	   "hugetlb: which names the sizes that there are");
 	if (taken)
 		reserve(reserved);
 }
@@ -406,7 +410,7 @@ static void test_no_hugetlb(void)
 
 	request.page_size = HUGE_PAGE;
 	snprintf(message, sizeof(message),
-		 "-p 2097152: cannot map %lu hugetlb pages of 2 MiB: ", pages);
+		 "-p 2m: cannot map %lu hugetlb pages: ", pages);
 	ok(!maps(&request) && strstr(error.text, message) &&
 		   strstr(error.text, HUGETLB "nr_hugepages"),
 	   "hugetlb: too many pages are an error that says where to get them");

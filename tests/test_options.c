@@ -406,23 +406,24 @@ static void test_format_size(void)
 {
 	static const struct {
 		uint64_t bytes;
-		const char *text;
+		const char *text, *typed;
 	} rows[] = {
-		{0, "0 bytes"},
-		{1, "1 byte"},
-		{1000, "1000 bytes"},
-		{1024, "1 KiB"},
-		{1536, "1.5 KiB"},
-		{12 * K, "12 KiB"},
-		{K * K, "1 MiB"},
-		{K * K + K, "1.0 MiB"},
-		{10 * K * K - 1, "10.0 MiB"},
-		{10 * K * K + 1, "10.0 MiB"},
-		{256 * K * K, "256 MiB"},
-		{3 * K * K * K, "3 GiB"},
-		{K * K * K * K, "1 TiB"},
-		{4096 * K * K * K * K, "4096 TiB"},
-		{UINT64_MAX, "16777216.0 TiB"},
+		{0, "0 bytes", "0"},
+		{1, "1 byte", "1"},
+		{1000, "1000 bytes", "1000"},
+		{1024, "1 KiB", "1k"},
+		{1536, "1.5 KiB", "1536"},
+		{12 * K, "12 KiB", "12k"},
+		{K * K, "1 MiB", "1m"},
+		{K * K + K, "1.0 MiB", "1025k"},
+		{10 * K * K - 1, "10.0 MiB", "10485759"},
+		{10 * K * K + 1, "10.0 MiB", "10485761"},
+		{256 * K * K, "256 MiB", "256m"},
+		{3 * K * K * K, "3 GiB", "3g"},
+		{99999 * K * K * K, "97.7 TiB", "99999g"},
+		{K * K * K * K, "1 TiB", "1t"},
+		{4096 * K * K * K * K, "4096 TiB", "4096t"},
+		{UINT64_MAX, "16777216.0 TiB", "18446744073709551615"},
 	};
 	char buffer[32];
 
@@ -431,6 +432,11 @@ static void test_format_size(void)
 			  rows[i].text) == 0,
 		   "%llu is %s", (unsigned long long)rows[i].bytes,
 		   rows[i].text);
+	for (size_t i = 0; i < LENGTH(rows); i++)
+		ok(strcmp(typed_size(buffer, sizeof(buffer), rows[i].bytes),
+			  rows[i].typed) == 0,
+		   "%llu is typed as %s", (unsigned long long)rows[i].bytes,
+		   rows[i].typed);
 }
 
 static void test_reject(void)
@@ -456,7 +462,7 @@ static void test_reject(void)
 struct options {
 	bool flag, loud;
 	unsigned level;
-	uint64_t size, count;
+	uint64_t size, page, count;
 	double seconds;
 	const char *text;
 	struct cpu_list cpus, mask;
@@ -476,6 +482,7 @@ static const struct option_row table[] = {
 	ROW(0, "loud", NULL, OPTION_FLAG, loud, 0, 0, NULL),
 	ROW('v', "level", NULL, OPTION_LEVEL, level, 0, 0, NULL),
 	ROW('s', "size", "SIZE", OPTION_SIZE, size, 4, 64 << 10, "4k"),
+	ROW('p', "page", "SIZE", OPTION_PAGE_SIZE, page, 1, 1 << 30, NULL),
 	ROW('n', "count", "N", OPTION_COUNT, count, 1, 10, "5"),
 	ROW(0, "seconds", "SECONDS", OPTION_SECONDS, seconds, 1, 10000, "0.5"),
 	ROW('t', "text", "TEXT", OPTION_TEXT, text, 0, 0, NULL),
@@ -514,6 +521,7 @@ static void describe(char *text, size_t size, const struct options *o)
 	ADD(o->loud, " loud")
 	ADD(o->level, " level=%u", o->level)
 	ADD(o->size != 4096, " size=%llu", (unsigned long long)o->size)
+	ADD(o->page, " page=%llu", (unsigned long long)o->page)
 	ADD(o->count != 5, " count=%llu", (unsigned long long)o->count)
 	ADD(o->seconds < 0.5 || o->seconds > 0.5, " seconds=%g", o->seconds)
 	ADD(o->text, " text=%s", o->text)
@@ -560,6 +568,8 @@ static const struct {
 	{"-s8 -s16", " size=16", NULL},
 	{"-s 4", " size=4", NULL},
 	{"-s 64k", " size=65536", NULL},
+	{"-p 1m", " page=1048576", NULL},
+	{"--page=1g", " page=1073741824", NULL},
 	{"-n1", " count=1", NULL},
 	{"-n 10", " count=10", NULL},
 	{"--seconds .001", " seconds=0.001", NULL},
@@ -583,6 +593,12 @@ static const struct {
 	{"-s ''", NULL, "-s '': expected a size"},
 	{"--size=", NULL, "-s '': expected a size"},
 	{"-s8 -s3", NULL, "-s 3: expected a size"},
+	{"-p", NULL, "-p: needs a value: expected a power of two from the "},
+	{"-p 0", NULL, "-p 0: expected a power of two from the native page "},
+	{"-p 2k", NULL, "-p 2k: expected a power of two"},
+	{"-p 3m", NULL, "-p 3m: expected a power of two"},
+	{"-p 2g", NULL, "-p 2g: expected a power of two"},
+	{"-p big", NULL, "-p big: expected a power of two"},
 	{"-n 0", NULL, "-n 0: expected a whole number from 1 to 10"},
 	{"-n 11", NULL, "-n 11: expected a whole number from 1 to 10"},
 	{"-n 1k", NULL, "-n 1k: expected a whole number from 1 to 10"},
