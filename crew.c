@@ -9,6 +9,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* CPUs in a mask that is tried first, and where growing it ends. */
 #define FIRST_MASK_CPUS 1024
@@ -24,10 +26,12 @@ struct crew_member {
 	struct crew *crew;
 	size_t index;
 	pthread_t thread;
+	pid_t pinned; /* its thread ID once it is pinned, or 0 */
 };
 
-/* The mask of this process, in a set as large as the kernel wants it. */
-static cpu_set_t *get_mask(size_t *size)
+/* The mask of a thread, 0 for this one, in a set as large as the kernel wants.
+ */
+static cpu_set_t *get_mask(pid_t thread, size_t *size)
 {
 	for (size_t cpus = FIRST_MASK_CPUS; cpus <= LAST_MASK_CPUS; cpus *= 2) {
 		cpu_set_t *mask = CPU_ALLOC(cpus);
@@ -36,7 +40,7 @@ static cpu_set_t *get_mask(size_t *size)
 			return NULL;
 		*size = CPU_ALLOC_SIZE(cpus);
 		CPU_ZERO_S(*size, mask);
-		if (sched_getaffinity(0, *size, mask) == 0)
+		if (sched_getaffinity(thread, *size, mask) == 0)
 			return mask;
 		CPU_FREE(mask);
 		if (errno != EINVAL)
@@ -48,7 +52,7 @@ static cpu_set_t *get_mask(size_t *size)
 static bool allowed_cpus(struct cpu_list *cpus, struct error *error)
 {
 	size_t size, count;
-	cpu_set_t *mask = get_mask(&size);
+	cpu_set_t *mask = get_mask(0, &size);
 
 	if (!mask)
 		return error_set(error,
@@ -108,7 +112,7 @@ static bool name_allowed_cpus(struct error *error)
 static bool try_cpus(const struct cpu_list *cpus, struct error *error)
 {
 	size_t size;
-	cpu_set_t *mask = get_mask(&size);
+	cpu_set_t *mask = get_mask(0, &size);
 	bool usable = true;
 
 	if (!mask)
@@ -139,14 +143,30 @@ void *aligned_zeros(size_t alignment, size_t bytes)
 	return zeros;
 }
 
+/* Is this CPU the only one of a thread? Not if the kernel does not tell. */
+static bool is_on(pid_t thread, int cpu)
+{
+	size_t size;
+	cpu_set_t *mask = get_mask(thread, &size);
+	const bool on = mask && CPU_COUNT_S(size, mask) == 1 &&
+			CPU_ISSET_S((size_t)cpu, size, mask);
+
+	if (mask)
+		CPU_FREE(mask);
+	return on;
+}
+
 static void *run_member(void *argument)
 {
 	struct crew_member *member = argument;
 	struct crew *crew = member->crew;
+	const int cpu = crew->cpus ? crew->cpus->cpu[member->index] : -1;
 	struct error error;
 
-	if (crew->cpus && !pin_self(crew->cpus->cpu[member->index], &error))
+	if (crew->cpus && !pin_self(cpu, &error))
 		crew_fail(crew, &error);
+	else if (crew->cpus && is_on(0, cpu))
+		member->pinned = (pid_t)syscall(SYS_gettid);
 	/* Memory is first touched when its thread is where it will stay. */
 	if (crew_meet(crew))
 		crew->worker(crew, member->index, crew->argument);
@@ -260,8 +280,28 @@ void crew_fail(struct crew *crew, const struct error *error)
 	pthread_mutex_unlock(&crew->mutex);
 }
 
+/* A CPU that a thread has left, or -1. */
+static int left_cpu = -1;
+
+void crew_warn_of_moves(const char *program)
+{
+	struct error warning;
+
+	if (left_cpu < 0)
+		return;
+	error_set(&warning,
+		  "a thread left CPU %d during the run: that went away, or the "
+		  "thread was moved; the result holds its time elsewhere",
+		  left_cpu);
+	report_warning(program, &warning);
+}
+
 void crew_stop(struct crew *crew)
 {
+	for (size_t i = 0; i < crew->count && left_cpu < 0; i++)
+		if (crew->members[i].pinned &&
+		    !is_on(crew->members[i].pinned, crew->cpus->cpu[i]))
+			left_cpu = crew->cpus->cpu[i];
 	atomic_store(&crew->stop, true);
 }
 

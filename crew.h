@@ -82,6 +82,13 @@ void crew_stop(struct crew *crew);
 void crew_join(struct crew *crew);
 
 /*
+ * Called by main at the end: warns if a thread of any crew had left its CPU by
+ * the time that it was told to stop, because that went away or somebody moved
+ * the thread.
+ */
+void crew_warn_of_moves(const char *program);
+
+/*
  * The CPUs that were asked for or, if there are none, all that this process
  * may use. Error: a thread cannot be pinned to one, or the system does not
  * tell.

@@ -355,6 +355,7 @@ static bool run(void *context, struct error *error)
 	    !measure_all(contest, &came, error) ||
 	    (json && !end_json(contest, came, error)))
 		return false;
+	crew_warn_of_moves(program.name);
 	report_throttling(program.name, throttled);
 	if (came)
 		report_die(came);

@@ -426,6 +426,7 @@ static bool run(void *context, struct error *error)
 	if (!(options->json ? play_for_json : play_pairs)(tournament, &came,
 							  error))
 		return false;
+	crew_warn_of_moves(program.name);
 	report_throttling(program.name, throttled);
 	if (came)
 		report_die(came);

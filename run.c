@@ -273,6 +273,7 @@ static void warn_of_all(const struct run *run)
 	warn_of_small_pages(program, &run->team);
 	warn_of_misplaced_pages(program, &run->team);
 	warn_of_missing_samples(run);
+	crew_warn_of_moves(program);
 	report_throttling(program, run->throttled);
 }
 

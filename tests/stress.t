@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Numbers under stress: programs and single threads that are stopped for a while
-# in the midst of sampling, clocks that jump, more threads than CPUs, 512 threads,
+# in the midst of sampling, or moved to another CPU, clocks that jump, more threads than CPUs, 512 threads,
 # and counts beyond 32 bits. Whatever is printed stays well-formed and finite.
 # With CHECK_ALL=1 a stop takes five seconds, and clocks jump.
 use strict;
@@ -46,7 +46,7 @@ sub well_formed
 	my ($what, $result, @patterns) = @_;
 	my @odd = grep { my $line = $_; !grep { $line =~ /^(?:$_)$/ } @patterns } split /\n/, $result->{out};
 
-	is(join(' ', $result->{exit} // "signal $result->{signal}", $result->{err}), '0 ', "$what: exit 0, stderr empty");
+	is(join(' ', $result->{exit}, $result->{err}), '0 ', "$what: exit 0, stderr empty");
 	is("@odd", '', "$what: each line is as it should be");
 	ok(is_finite($result->{out}), "$what: no inf, no nan");
 }
@@ -74,13 +74,13 @@ sub stop_all
 # Stops the thread that was started last. False: that is not permitted.
 sub stop_thread
 {
-	my ($job) = @_;
+	my ($job, $seconds) = @_;
 	my ($thread) = sort { $b <=> $a } map { m{/(\d+)$} } glob "/proc/$job->{pid}/task/*";
 
 	return 0 if !$ptrace || syscall($ptrace, PTRACE_SEIZE, $thread, 0, 0) != 0;
 	syscall($ptrace, PTRACE_INTERRUPT, $thread, 0, 0);
 	waitpid($thread, WALL);
-	sleep $stop_seconds;
+	sleep $seconds;
 	return 1 if syscall($ptrace, PTRACE_DETACH, $thread, 0, 0) == 0;
 	waitpid($thread, WALL); # it has ended meanwhile
 	return 1;
@@ -112,7 +112,7 @@ SKIP: {
 SKIP: {
 	my $permitted;
 	my $one = sub { my ($command, $pattern) = @_;
-		return interrupted($command, $pattern, sub { $permitted = stop_thread($_[0]) }) };
+		return interrupted($command, $pattern, sub { $permitted = stop_thread($_[0], $stop_seconds) }) };
 	$stopped = $one->("$chase -t 2", $ns_line);
 	skip 'ptrace is not permitted here', 1 if !$permitted;
 	well_formed('one thread stopped', $stopped, $value, $ns_line, qr/ *$number/);
@@ -129,6 +129,34 @@ SKIP: {
 	well_formed('a load thread stopped', $one->("$load -t 2", $total), @load_lines);
 	well_formed('loaded latency, a load thread stopped',
 		$one->("$load -c chaseload -t 2 -s 256", $total), @load_lines);
+	last if !$ENV{CHECK_ALL};
+	# A look with what went before, then four of three seconds without a step.
+	my $given_up = interrupted('multichase -v -m 1m -n 20 --interval 3', $ns_line, sub { stop_thread($_[0], 17) });
+	my $taken = () = $given_up->{out} =~ /avg=/g;
+	cmp_ok($taken, '<', 20, 'stopped for too long: the run gave up');
+	is($given_up->{err}, "multichase: warning: no sample came in more than 10 s: the result is of $taken, with -n 20\n",
+		'stopped for too long: a warning says so');
+	$given_up->{err} = '';
+	well_formed('stopped for too long', $given_up, $value, $ns_line, qr/ *$number/);
+}
+
+# Threads that are moved, as the kernel does when their CPU goes away.
+SKIP: {
+	skip 'there is one CPU, so no other to move to', 1 if $cpus < 2;
+	skip 'taskset was not found', 1 if !found('taskset');
+	my ($from, $to) = allowed_cpus();
+	for (["multichase -v -m 64k -n 4 --interval 0.25 --cpus $from", $ns_line],
+		["multiload -v -l stream-sum -m 64k -n 4 --warmup 0 --interval 0.25 --cpus $from", $total],
+		["pingpong -u --cpus $to,$from", qr/ +\d+ +\d+/],
+		["fairness -n 4 --interval 0.25 --cpus $from", qr/ +$number/]) {
+		my ($command, $pattern) = @$_;
+		my ($program) = $command =~ /(\w+)/;
+		my $moved = interrupted($command, $pattern, sub { run("taskset -a -c -p $to $_[0]{pid}") });
+
+		is($moved->{exit}, 0, "$program moved: exit 0");
+		like($moved->{err}, qr/\A$program: warning: a thread left CPU $from during the run: .*\n\z/,
+			"$program moved: one warning names the CPU");
+	}
 }
 
 # Clocks that jump. The date must not matter; a jump of CLOCK_MONOTONIC, which
@@ -169,7 +197,7 @@ sub many_threads
 {
 	my ($what, $command, $good) = @_;
 	my $result = run($command);
-	my $said = join ' ', $result->{exit} // "signal $result->{signal}", $result->{err};
+	my $said = join ' ', $result->{exit}, $result->{err};
 
 	# On a busy machine a thread may not come to its turn, which is said.
 	$said = '0 ' if $said =~ /^1 \w+: error: --interval .* make it longer\n\z/ && $result->{out} eq '';
