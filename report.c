@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
@@ -70,6 +71,9 @@ static int write_failure;
 /* Nobody reads, and a signal is to end the program. */
 static bool given_up;
 
+/* Standard output, or a terminal that it is, opened once more. */
+static int out_fd = STDOUT_FILENO;
+
 /* How long a wait goes on until it looks for signals. */
 #define LOOK_MS 20
 
@@ -77,35 +81,58 @@ static bool given_up;
 #define MAX_IDLE_LOOKS 50
 
 /*
- * Of report_out. In a write that waits, no signal that is held would come; what
- * a pipe takes without that is PIPE_BUF bytes. Nothing comes behind a gap.
+ * Writes what can be without waiting, in which no signal that is held would
+ * come: a pipe that is ready takes PIPE_BUF bytes, a terminal says EAGAIN.
+ * Returns how many bytes.
  */
+static size_t write_some(const char *text, size_t length)
+{
+	struct pollfd out = {.fd = out_fd, .events = POLLOUT};
+	ssize_t written;
+
+	if (poll(&out, 1, LOOK_MS) == 0)
+		return 0;
+	written = write(out_fd, text, length < PIPE_BUF ? length : PIPE_BUF);
+	if (written >= 0)
+		return (size_t)written;
+	if (errno == EAGAIN)
+		poll(NULL, 0, LOOK_MS); /* it has room, but not for a newline */
+	else
+		write_failure = errno;
+	return 0;
+}
+
+/* Of report_out. Nothing comes behind a gap. */
 static ssize_t write_out(void *unused, const char *text, size_t length)
 {
-	struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-	size_t done = 0;
+	size_t done = 0, written;
 	unsigned signals, idle_looks = 0;
-	ssize_t written;
 
 	(void)unused;
 	while (done < length && !write_failure && !given_up) {
-		const size_t left = length - done;
-
-		if (poll(&out, 1, LOOK_MS) == 0) {
-			signals = signals_look();
-			idle_looks = signals ? idle_looks + 1 : 0;
-			given_up = signals > 1 || idle_looks > MAX_IDLE_LOOKS;
-			continue;
-		}
-		idle_looks = 0;
-		written = write(STDOUT_FILENO, text + done,
-				left < PIPE_BUF ? left : PIPE_BUF);
-		if (written < 0)
-			write_failure = errno;
-		else
-			done += (size_t)written;
+		written = write_some(text + done, length - done);
+		done += written;
+		signals = written ? 0 : signals_look();
+		idle_looks = signals ? idle_looks + 1 : 0;
+		given_up = signals > 1 || idle_looks > MAX_IDLE_LOOKS;
 	}
 	return (ssize_t)length;
+}
+
+/*
+ * What others have open must go on waiting, and how much room a terminal has
+ * cannot be known, so this is a description of its own.
+ */
+static void open_terminal(void)
+{
+	int fd;
+
+	if (!isatty(STDOUT_FILENO))
+		return;
+	fd = open("/proc/self/fd/1",
+		  O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0)
+		out_fd = fd;
 }
 
 bool report_start(struct error *error)
@@ -115,6 +142,7 @@ bool report_start(struct error *error)
 	static char buffer[1 << 16];
 	const cookie_io_functions_t functions = {.write = write_out};
 
+	open_terminal();
 	report_out = fopencookie(NULL, "w", functions);
 	if (!report_out)
 		return error_set(error, "standard output: no memory");

@@ -6,6 +6,7 @@
 # that takes is told, and not judged: SIGNAL_RUNS=20 has that many of each phase.
 use strict;
 use warnings;
+use Fcntl;
 use FindBin;
 use IO::Handle;
 use JSON::PP ();
@@ -16,6 +17,8 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $cpus = () = allowed_cpus();
+# ioctl_tty(2): requests that make a pseudoterminal ready.
+use constant {TIOCGPTN => 0x80045430, TIOCSPTLCK => 0x40045431};
 my %number = (HUP => 1, INT => 2, TERM => 15, USR1 => 10);
 # How each program is run until it is stopped, a line of its samples, and how
 # its output ends when there is a result.
@@ -193,6 +196,34 @@ for my $line ('multichase -n 0 -m 64k -v', 'multiload -n 1 -m 64k --warmup 0 --i
 		my $began = time;
 		died_by(finish($job, $signal), $signal, "$line, nobody reads, SIG$signal");
 		push @{$delays{'writing, and nobody reads'}}, 1000 * (time - $began);
+	}
+}
+
+# A terminal whose window does not read, with room for so many bytes. Returns
+# what keeps it open, and its path.
+sub full_terminal
+{
+	my ($room) = @_;
+	my ($unlock, $number) = (pack('i', 0), pack('I', 0));
+
+	sysopen my $window, '/dev/ptmx', O_RDWR | O_NOCTTY or die "/dev/ptmx: $!\n";
+	ioctl $window, TIOCSPTLCK, $unlock or die "TIOCSPTLCK: $!\n";
+	ioctl $window, TIOCGPTN, $number or die "TIOCGPTN: $!\n";
+	my $path = '/dev/pts/' . unpack 'I', $number;
+	sysopen my $terminal, $path, O_RDWR | O_NOCTTY | O_NONBLOCK or die "$path: $!\n";
+	1 while syswrite $terminal, 'x' x 64;
+	sysread $window, my $text, $room if $room;
+	return ([$window, $terminal], $path);
+}
+
+for my $line ('multichase -n 0 -m 64k --interval 0.01 -v', 'multichase -n 0 -m 64k --interval 0.001 --json', 'fairness -n 1000000 -t 0.001') {
+	for my $room (0, 1, 1000) {
+		my ($open, $path) = full_terminal($room);
+		my $job = start($line, stdout => $path);
+		$job->{limit} = 20;
+		sleep 2;
+		my $result = finish($job, 'TERM');
+		is($result->{signal}, 15, "$line, a terminal with room for $room bytes: SIGTERM ends it");
 	}
 }
 
