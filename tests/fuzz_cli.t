@@ -206,7 +206,7 @@ for my $program (qw(multichase multiload pingpong fairness)) {
 			my $result = run([$path, @words], limit => 30);
 			my $wrong = wrong($program, $result, $real);
 			push @wrong, "$program " . shown(@words) . ": $wrong\n$result->{err}" if $wrong;
-			$outcomes{defined $result->{exit} ? "exit $result->{exit}" : 'signal'}++;
+			$outcomes{"exit $result->{exit}"}++;
 		}
 		my $how = $real ? 'really run' : 'with --dry-run';
 		ok(!@wrong, "$program, seed $seed: $count command lines $how: " . join ', ', map { "$outcomes{$_} $_" } sort keys %outcomes)

@@ -52,10 +52,10 @@ $ENV{TMPDIR} = "$tmp/scratch";
 sub said
 {
 	my ($result) = @_;
-	return ($result->{exit} // "signal $result->{signal}") . "\n$result->{out}$result->{err}";
+	return "$result->{exit}\n$result->{out}$result->{err}";
 }
 
-sub succeeds { return (run([@_])->{exit} // -1) == 0 }
+sub succeeds { return run([@_])->{exit} == 0 }
 
 # The form of the patches, and their hunks as [file, LINE, START, [lines]].
 
@@ -669,7 +669,7 @@ for my $compiler (['gcc'], ['clang'], ['aarch64-linux-gnu-gcc'], ['clang', '--ta
 	SKIP: {
 		skip "$compiler->[0] was not found", 1 if !found($compiler->[0]);
 		my $macros = run([@$compiler, '-dM', '-E', '-x', 'c', '/dev/null']);
-		skip "$name has no such target", 1 if ($macros->{exit} // -1) != 0;
+		skip "$name has no such target", 1 if $macros->{exit};
 		my $arm = $macros->{out} =~ /^#define __aarch64__ /m;
 		my @cross = $name =~ /aarch64/ ? ('qemu-aarch64') : ();
 		# Static, for an emulator that knows no folder of libraries.

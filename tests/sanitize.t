@@ -74,7 +74,7 @@ sub build
 	my $folder = "build/$of->{name}";
 	my $made = run(['make', '-s', "-j$cpus", '-C', $top, "CC=$of->{compiler}", "CFLAGS=$of->{flags}", $of->{more} || (), 'LDFLAGS=',
 		"BUILD=$folder", "BIN=$folder", map { "$folder/$_" } @programs, @{$of->{units}}], before => \&alone, limit => 900);
-	ok(defined $made->{exit} && $made->{exit} == 0, "$of->{name}: is built") or diag($made->{err});
+	is($made->{exit}, 0, "$of->{name}: is built") or diag($made->{err});
 }
 
 # A unit test, or a script of tests, passes and has nothing to say on stderr.
@@ -84,7 +84,7 @@ sub passes
 	my $result = run($command, limit => 900, @how);
 	# What is asked for there is more than there can be.
 	$result->{err} =~ s/^==\d+==WARNING: \w+ failed to allocate .*\n//mg if $what =~ /arena/;
-	ok(defined $result->{exit} && $result->{exit} == 0 && $result->{err} eq '' && $result->{out} =~ /^1\.\.[1-9]/m, $what)
+	ok($result->{exit} == 0 && $result->{err} eq '' && $result->{out} =~ /^1\.\.[1-9]/m, $what)
 		or diag(join "\n", grep({ /^not ok/ } split /\n/, $result->{out}), $result->{err});
 }
 
@@ -94,7 +94,7 @@ sub is_silent
 	my $result = run($command, limit => 300);
 	# On a busy machine a thread may not come to its turn, which is said.
 	$result = run($command =~ s/ 0\.05/ 1/r, limit => 300) if $result->{err} =~ /longer$/;
-	is(join(' ', $result->{exit} // "signal $result->{signal}", $result->{err}), '0 ', "$what: exit 0, nothing on stderr");
+	is(join(' ', $result->{exit}, $result->{err}), '0 ', "$what: exit 0, nothing on stderr");
 }
 
 for my $build (grep { ($all || !$_->{all}) && $_->{name} =~ $only } @builds) {

@@ -81,7 +81,7 @@ sub start
 }
 
 # Waits for a job, after a signal to it if one is given. Returns a hash: exit
-# (undef after a signal), signal, out and err.
+# (-N after signal N), signal (N or 0), out and err.
 sub finish
 {
 	my ($job, $signal) = @_;
@@ -94,7 +94,7 @@ sub finish
 	my $status = $?;
 	alarm 0;
 	return {
-		exit => $status & 127 ? undef : $status >> 8,
+		exit => $status & 127 ? -($status & 127) : $status >> 8,
 		signal => $status & 127,
 		timed_out => $timed_out,
 		out => -f $job->{out} ? slurp($job->{out}) : '',
