@@ -466,6 +466,7 @@ bool memload_prepare(struct load_state *state, struct error *error)
 /* A version that is odd, or has changed meanwhile, says: read it again. */
 static void stamp(struct load_state *state, uint64_t moved)
 {
+	const uint64_t now = now_ns();
 	uint32_t version =
 		atomic_load_explicit(&state->version, memory_order_relaxed);
 
@@ -473,28 +474,34 @@ static void stamp(struct load_state *state, uint64_t moved)
 			      memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&state->moved, moved, memory_order_relaxed);
-	atomic_store_explicit(&state->at_ns, now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&state->at_ns, now, memory_order_relaxed);
 	atomic_store_explicit(&state->version, version + 2,
 			      memory_order_release);
 }
 
-struct load_stamp memload_stamp(const struct load_state *state)
-{
-	struct load_stamp found;
-	uint32_t before, after;
+/* A thread that lost its CPU while it stamps would be waited for. */
+#define MAX_TRIES 1000
 
-	do {
-		before = atomic_load_explicit(&state->version,
-					      memory_order_acquire);
-		found.moved = atomic_load_explicit(&state->moved,
-						   memory_order_relaxed);
-		found.at_ns = atomic_load_explicit(&state->at_ns,
-						   memory_order_relaxed);
+bool memload_stamp(const struct load_state *state, struct load_stamp *found)
+{
+	for (unsigned tries = 0; tries < MAX_TRIES; tries++) {
+		const uint32_t before = atomic_load_explicit(
+			&state->version, memory_order_acquire);
+		const struct load_stamp stamp = {
+			.moved = atomic_load_explicit(&state->moved,
+						      memory_order_relaxed),
+			.at_ns = atomic_load_explicit(&state->at_ns,
+						      memory_order_relaxed),
+		};
 		atomic_thread_fence(memory_order_acquire);
-		after = atomic_load_explicit(&state->version,
-					     memory_order_relaxed);
-	} while (before % 2 || before != after);
-	return found;
+		if (before % 2 == 0 &&
+		    before == atomic_load_explicit(&state->version,
+						   memory_order_relaxed)) {
+			*found = stamp;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Passes of small arrays, and of all that must be moved in one go. */

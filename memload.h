@@ -102,8 +102,11 @@ bool memload_prepare(struct load_state *state, struct error *error);
  */
 bool memload_run(struct load_state *state, struct error *error);
 
-/* The newest stamp; never half of one and half of another. */
-struct load_stamp memload_stamp(const struct load_state *state);
+/*
+ * Reads the newest stamp; never half of one and half of another. False: one is
+ * being made just now, and *found is as it was.
+ */
+bool memload_stamp(const struct load_state *state, struct load_stamp *found);
 
 /* Prints a line for each memload, for --help. */
 void print_memloads(FILE *out);

@@ -383,7 +383,7 @@ bool load_sampler_init(struct load_sampler *sampler, const struct team *team,
 	if (!sampler->stamp || !sampler->now || !sampler->mibs)
 		return error_set(error, "no memory for samples");
 	for (size_t i = 0; i < threads; i++)
-		sampler->stamp[i] = memload_stamp(&team->loaders[i]);
+		memload_stamp(&team->loaders[i], &sampler->stamp[i]);
 	return true;
 }
 
@@ -406,7 +406,7 @@ bool load_sample(struct load_sampler *sampler, const struct team *team)
 	bool all_new = true, all_known = true;
 
 	for (size_t i = 0; i < threads; i++) {
-		sampler->now[i] = memload_stamp(&team->loaders[i]);
+		memload_stamp(&team->loaders[i], &sampler->now[i]);
 		all_new &= sampler->now[i].moved > sampler->stamp[i].moved;
 	}
 	if (!all_new && ++sampler->late < MAX_LATE)

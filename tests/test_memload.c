@@ -279,6 +279,7 @@ static bool run_matches(const struct memload *load, size_t bytes,
 		.delay = 1,
 		.stop = &relay.stop,
 	};
+	struct load_stamp stamp;
 	struct error error;
 	size_t array, rest;
 	uint64_t sum, passes;
@@ -301,8 +302,8 @@ static bool run_matches(const struct memload *load, size_t bytes,
 	sum = run_plain(load, model, array, passes, rest);
 	good = good && state.work.sum == sum &&
 	       memcmp(real, model, bytes) == 0 &&
-	       memload_stamp(&state).moved == relay.bytes * load->arrays &&
-	       memload_stamp(&state).at_ns != 0;
+	       memload_stamp(&state, &stamp) &&
+	       stamp.moved == relay.bytes * load->arrays && stamp.at_ns != 0;
 	if (!good)
 		printf("# %llu passes and %zu of %zu bytes\n",
 		       (unsigned long long)passes, rest, array);
@@ -435,6 +436,24 @@ static void test_refusals(void)
 	unmap_buffers();
 }
 
+/* A thread that has lost its CPU in the midst of it is not waited for. */
+static void test_stamp(void)
+{
+	static struct load_state state;
+	struct load_stamp stamp = {.moved = 1, .at_ns = 2};
+
+	atomic_store(&state.moved, 3);
+	atomic_store(&state.at_ns, 4);
+	atomic_store(&state.version, 1);
+	ok(!memload_stamp(&state, &stamp) && stamp.moved == 1 &&
+		   stamp.at_ns == 2,
+	   "a stamp that is being made is none");
+	atomic_store(&state.version, 2);
+	ok(memload_stamp(&state, &stamp) && stamp.moved == 3 &&
+		   stamp.at_ns == 4,
+	   "a stamp that has been made is read");
+}
+
 /* Pages that come anew are faults that the kernel counts. */
 static void test_faults(void)
 {
@@ -483,6 +502,7 @@ int main(int argc, char **argv)
 	if (argc == 1) {
 		test_names();
 		test_refusals();
+		test_stamp();
 		test_faults();
 	}
 	return tap_end();
