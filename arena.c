@@ -126,7 +126,7 @@ static bool map_hugetlb(struct arena *arena,
 			struct error *error)
 {
 	size_t page = request->page_size;
-	char size[32], known[256], what_to_do[320];
+	char typed[32], size[32], known[256], what_to_do[320];
 	int failure;
 
 	arena->mapped = whole_pages(request, page);
@@ -147,9 +147,11 @@ static bool map_hugetlb(struct arena *arena,
 			 "hugepages-%zukB/nr_hugepages",
 			 page >> 10);
 	}
-	return error_set(error, "-p %s: cannot map %zu hugetlb pages: %s; %s",
-			 typed_size(size, sizeof(size), page),
-			 arena->mapped / page, strerror(failure), what_to_do);
+	return error_set(
+		error, "-p %s: cannot map %zu hugetlb pages of %s: %s; %s",
+		typed_size(typed, sizeof(typed), page), arena->mapped / page,
+		format_size(size, sizeof(size), page), strerror(failure),
+		what_to_do);
 }
 
 size_t file_page_bytes(const char *file)
@@ -434,7 +436,7 @@ bool arena_takes_memory(const struct arena_request *request)
 	struct stat what = {0};
 
 	if (!request->file)
-		return true;
+		return request->page_size == native_page_size();
 	if (stat(request->file, &what) == 0 && S_ISCHR(what.st_mode) &&
 	    what.st_rdev == makedev(1, 5)) /* /dev/zero */
 		return true;
@@ -543,27 +545,32 @@ bool arena_huge_bytes(const struct arena *arena, struct huge_bytes *found)
 	return told;
 }
 
-static volatile sig_atomic_t thp_switched;
+/* The setting, open from before it is changed until it has been put back. */
+static volatile sig_atomic_t thp_fd = -1;
 
-static bool write_thp_setting(const char *word, size_t length)
+static bool write_thp_setting(const char *word)
 {
-	int fd = open(THP_SETTING, O_WRONLY | O_CLOEXEC);
-	bool written;
+	const ssize_t length = (ssize_t)strlen(word);
+	ssize_t written;
 
-	if (fd < 0)
-		return false;
-	written = write(fd, word, length) == (ssize_t)length;
-	return close(fd) == 0 && written;
+	do
+		written = pwrite(thp_fd, word, (size_t)length, 0);
+	while (written < 0 && errno == EINTR);
+	return written == length;
 }
 
 /* Puts back what thp_enable() changed; safe in a signal handler. */
 static void thp_restore(void)
 {
-	int saved_errno = errno;
+	static const char warning[] =
+		"warning: -H: " THP_SETTING
+		" could not be set back to never, it is madvise\n";
+	const int saved_errno = errno;
 
-	if (thp_switched)
-		write_thp_setting("never", 5);
-	thp_switched = 0;
+	if (thp_fd >= 0 && !write_thp_setting("never") &&
+	    write(STDERR_FILENO, warning, sizeof(warning) - 1) < 0)
+		errno = 0; /* there is nowhere to say it */
+	thp_fd = -1;
 	errno = saved_errno;
 }
 
@@ -628,11 +635,15 @@ bool thp_enable(struct error *error)
 	restore_on_signals();
 	atexit(thp_restore);
 	signals_at_end(thp_restore);
-	if (!write_thp_setting("madvise", 7))
-		return error_set(error,
-				 "-H: transparent huge pages are off; write "
-				 "\"madvise\" to %s, or use -p",
-				 THP_SETTING);
-	thp_switched = 1;
-	return true;
+	/* A signal may come right after the write. */
+	thp_fd = open(THP_SETTING, O_WRONLY | O_CLOEXEC);
+	if (thp_fd >= 0 && write_thp_setting("madvise"))
+		return true;
+	if (thp_fd >= 0)
+		close(thp_fd);
+	thp_fd = -1;
+	return error_set(error,
+			 "-H: transparent huge pages are off; write "
+			 "\"madvise\" to %s, or use -p",
+			 THP_SETTING);
 }

@@ -51,7 +51,10 @@ bool arena_make_executable(const struct arena *arena, const char *chase,
 bool arena_try_executable(const struct arena *arena, const char *chase,
 			  struct error *error);
 
-/* Whether the arena will be in this process's memory, not in some device's. */
+/*
+ * Whether the arena will be in memory that this process is charged for, not in
+ * a device's, nor on hugetlb pages, which mmap() reserves or refuses.
+ */
 bool arena_takes_memory(const struct arena_request *request);
 
 /* Bytes of memory that are on huge pages of either kind. */

@@ -148,14 +148,11 @@ static uint64_t multiply_add(uint64_t a, uint64_t b, uint64_t c)
 	return sum;
 }
 
-/* Does all that the threads take, with so much for the chase, stay in a limit?
- */
-static bool fits(const struct plan *plan, uint64_t chase, uint64_t limit,
+/* Does what is needed in all stay in a limit? */
+static bool fits(const struct plan *plan, uint64_t need, uint64_t limit,
 		 const char *whose, const char *what, struct error *error)
 {
 	const struct run_options *options = plan->options;
-	const uint64_t need = multiply_add(plan->memory, plan->load_threads,
-					   multiply_add(1, chase, plan->flush));
 	const char *option = "-m";
 	uint64_t value = options->memory;
 	char asked[32], needs[64], has[32];
@@ -184,18 +181,33 @@ static bool fits(const struct plan *plan, uint64_t chase, uint64_t limit,
 			 whose, has);
 }
 
+/*
+ * What a cgroup is charged for beside arena and buffers: the program, and of
+ * each thread its stack and what the kernel keeps of it.
+ */
+#define PROGRAM_BYTES ((uint64_t)512 << 10)
+#define THREAD_BYTES ((uint64_t)32 << 10)
+
 /* A machine may have more memory than an address space of 32 bits. */
 static bool check_memory(const struct plan *plan, struct error *error)
 {
 	const uint64_t chase =
 		plan->chase_threads ? plan->memory + plan->options->offset : 0;
+	const uint64_t loads =
+		multiply_add(plan->memory, plan->load_threads, 0);
+	const uint64_t threads = plan->chase_threads + plan->load_threads;
+	uint64_t charged = PROGRAM_BYTES + threads * THREAD_BYTES + plan->flush;
 	const char *whose;
 	const uint64_t limit = memory_limit(&whose);
 
-	return fits(plan, chase, UINTPTR_MAX / 2, "a process has less than",
-		    "address space", error) &&
-	       fits(plan, arena_takes_memory(&plan->arena) ? chase : 0, limit,
-		    whose, "memory", error);
+	if (arena_takes_memory(&plan->arena))
+		charged = multiply_add(1, chase, charged);
+	if (arena_takes_memory(&plan->buffer))
+		charged = multiply_add(1, loads, charged);
+	return fits(plan, multiply_add(1, loads, chase + plan->flush),
+		    UINTPTR_MAX / 2, "a process has less than", "address space",
+		    error) &&
+	       fits(plan, charged, limit, whose, "memory", error);
 }
 
 /* A chase in a file is on the file's pages, which -H cannot change if huge. */

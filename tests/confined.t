@@ -95,6 +95,24 @@ sub thp_settings
 	ok(wait_for(sub { slurp($job->{out}) =~ /avg=/ }), 'huge pages off: -H runs');
 	is(finish($job, 'TERM')->{signal}, POSIX::SIGTERM(), 'huge pages off: SIGTERM ends it');
 	like(slurp("$sys/$path"), qr/^never/, 'huge pages off: the setting is put back');
+
+	# What may happen while it is switched, or put back.
+	SKIP: {
+		skip 'strace was not found, or may not trace', 8 if !found('strace') || run('strace -o /dev/null true')->{exit};
+		my $with = sub { my ($fault) = @_;
+			spew("$sys/$path", "always madvise [never]\n");
+			return run(confined($mount, "strace -qq -o $tmp/trace -P /$path -P /sys/$path -e inject=pwrite64:$fault $chase -H")) };
+		is($with->('signal=SIGTERM:when=1')->{signal}, POSIX::SIGTERM(), 'a signal right after the switch ends it');
+		like(slurp("$sys/$path"), qr/^never/, 'and the setting is put back');
+		for (1, 2) {
+			my $result = $with->("error=EINTR:when=$_");
+			is(join(' ', $result->{exit}, $result->{err}), '0 ', "write $_ of the setting is interrupted: it is done again");
+			like(slurp("$sys/$path"), qr/^never/, 'and the setting is put back');
+		}
+		my $result = $with->('error=EIO:when=2');
+		is($result->{exit}, 0, 'the setting cannot be put back: exit 0');
+		like($result->{err}, qr/\Awarning: -H: [^\n]* could not be set back to never[^\n]*\n\z/, 'and a warning');
+	}
 }
 
 # A cgroup as its own process sees it.
@@ -126,6 +144,10 @@ sub cgroups
 		. "mount --bind $folder /sys/fs/cgroup";
 	refuses("cgroup $name: more than its memory", confined($mounts, "multichase -m 33m -F 0 $short"),
 		"-m 33m: .*this process's cgroup has only 32(?:.0)? MiB");
+	refuses("cgroup $name: all of its memory, and the program", confined($mounts, "multichase -m 32m -F 0 $short"),
+		"-m 32m: 1 thread.s. need 32.5 MiB of memory in all, this process's cgroup has only 32(?:.0)? MiB");
+	unlike(run(confined($mounts, "multichase -p 2m -m 40m -F 0 $short"))->{err}, qr/cgroup/,
+		"cgroup $name: hugetlb pages are not charged");
 	runs("cgroup $name: less than its memory", confined($mounts, "multichase -m 31m -F 0 $short"), $number);
 	runs("cgroup $name: throttled before, not now", confined($mounts, $chase), $number);
 	# Each of them once it has printed this.

@@ -410,7 +410,7 @@ static void test_no_hugetlb(void)
 
 	request.page_size = HUGE_PAGE;
 	snprintf(message, sizeof(message),
-		 "-p 2m: cannot map %lu hugetlb pages: ", pages);
+		 "-p 2m: cannot map %lu hugetlb pages of 2 MiB: ", pages);
 	ok(!maps(&request) && strstr(error.text, message) &&
 		   strstr(error.text, HUGETLB "nr_hugepages"),
 	   "hugetlb: too many pages are an error that says where to get them");
