@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,16 +110,18 @@ bool parse_seconds(const char *text, double *seconds)
 struct growing_list {
 	struct cpu_list cpus;
 	size_t room;
-	bool named[MAX_CPU_NUMBER + 1];
+	unsigned char named[MAX_CPU_NUMBER / CHAR_BIT + 1]; /* bits */
 };
 
 static bool append_cpu(struct growing_list *list, uint64_t cpu)
 {
 	struct cpu_list *cpus = &list->cpus;
+	unsigned char *named = &list->named[cpu / CHAR_BIT];
+	const unsigned char bit = (unsigned char)(1 << cpu % CHAR_BIT);
 
-	if (list->named[cpu])
+	if (*named & bit)
 		return false;
-	list->named[cpu] = true;
+	*named |= bit;
 	if (cpus->count == list->room) {
 		size_t room = list->room ? 2 * list->room : 64;
 		int *grown = realloc(cpus->cpu, room * sizeof(*grown));

@@ -241,9 +241,15 @@ void report_progress_end(void)
 int report_end(const char *program)
 {
 	struct error error;
+	int came;
 
-	if (report_flush())
+	if (report_flush()) {
+		/* One that was held may have come while all was written. */
+		came = signals_wait(0);
+		if (came)
+			signals_die(came);
 		return EXIT_SUCCESS;
+	}
 	error_set(&error, "standard output: cannot write the result: %s",
 		  strerror(write_failure));
 	return report_error(program, &error);

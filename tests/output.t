@@ -13,6 +13,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $cpus = () = allowed_cpus();
+my ($cpu) = allowed_cpus();
 my $number = qr/\d+\.\d+/;
 my $stamp = qr/\d{10,}\.\d{6} /;
 # Long enough that each thread gets its turn in each sample.
@@ -281,6 +282,20 @@ for my $line ("multichase $short", "multichase -v $short", 'multichase --help', 
 	my $closed = run($line, before => sub { close STDOUT });
 	is($closed->{exit}, 1, "$line >&-: exit 1");
 	like($closed->{err}, qr/\A\w+: error: standard output: cannot write [^\n]*: Bad file descriptor\n\z/, "$line >&-: one line says why");
+}
+
+# A limit on the size of files is a failure to write, and no signal.
+for my $line ("multichase $short", 'multichase --help', 'fairness --json -n 1 -t 0.01') {
+	pipe my $read, my $write or die "pipe: $!\n";
+	my $limited = run(['sh', '-c', 'ulimit -f 0; exec "$@"', 'sh', words($line)], before => sub { open STDERR, '>&', $write });
+	close $write;
+	is($limited->{exit}, 1, "$line, ulimit -f 0: exit 1");
+	like(join('', <$read>), qr/\A\w+: error: standard output: cannot write [^\n]*: File too large\n\z/, "$line, ulimit -f 0: one line says why");
+}
+
+# A list of CPUs takes little of a small stack.
+for my $line ("multichase --cpus $cpu $short", "fairness -n 1 -t 0.01 -d " . (1 << $cpu)) {
+	is(run(['sh', '-c', 'ulimit -s 64; exec "$@"', 'sh', words($line)])->{exit}, 0, "$line, ulimit -s 64: exit 0");
 }
 
 # A file that is opened must not become the output that is closed.

@@ -271,6 +271,19 @@ for (["$large", 0, 3], ["fairness --json -n 1000000 -t 0.001", 0, 4], ["fairness
 	is($got, $filled, "$what: nothing of an object that does not fit") if $filled == 65536;
 }
 
+# One that comes while the result is written ends the program all the same.
+for my $line ('multichase -m 64k -F 0 -n 1 --interval 0.01', 'multichase -m 64k -F 0 -n 1 --interval 0.01 --json',
+	'multiload -l stream-sum -m 64k -n 1 --warmup 0 --interval 0.05', 'fairness --json -n 1 -t 0.01', 'pingpong -u --json --interval 0.01') {
+	my ($job, $read) = into_pipe($line, 65536);
+	sleep 1;
+	kill 'TERM', $job->{pid};
+	sleep 0.3;
+	my $text = '';
+	1 while sysread $read, $text, 1 << 20, length $text;
+	died_by(finish($job), 'TERM', "$line, a late reader");
+	cmp_ok(length $text, '>', 65536, "$line, a late reader: it has the result");
+}
+
 # A second signal does not wait for a reader; a reader that is late has it all.
 {
 	my ($job, $read) = into_pipe($large, 0);
