@@ -143,17 +143,18 @@ void *aligned_zeros(size_t alignment, size_t bytes)
 	return zeros;
 }
 
-/* Is this CPU the only one of a thread? Not if the kernel does not tell. */
-static bool is_on(pid_t thread, int cpu)
+/* May a thread run on another CPU than this? Not if the kernel does not tell.
+ */
+static bool is_elsewhere(pid_t thread, int cpu)
 {
 	size_t size;
 	cpu_set_t *mask = get_mask(thread, &size);
-	const bool on = mask && CPU_COUNT_S(size, mask) == 1 &&
-			CPU_ISSET_S((size_t)cpu, size, mask);
+	const bool elsewhere = mask && !(CPU_COUNT_S(size, mask) == 1 &&
+					 CPU_ISSET_S((size_t)cpu, size, mask));
 
 	if (mask)
 		CPU_FREE(mask);
-	return on;
+	return elsewhere;
 }
 
 static void *run_member(void *argument)
@@ -165,7 +166,7 @@ static void *run_member(void *argument)
 
 	if (crew->cpus && !pin_self(cpu, &error))
 		crew_fail(crew, &error);
-	else if (crew->cpus && is_on(0, cpu))
+	else if (crew->cpus && !is_elsewhere(0, cpu))
 		member->pinned = (pid_t)syscall(SYS_gettid);
 	/* Memory is first touched when its thread is where it will stay. */
 	if (crew_meet(crew))
@@ -300,7 +301,7 @@ void crew_stop(struct crew *crew)
 {
 	for (size_t i = 0; i < crew->count && left_cpu < 0; i++)
 		if (crew->members[i].pinned &&
-		    !is_on(crew->members[i].pinned, crew->cpus->cpu[i]))
+		    is_elsewhere(crew->members[i].pinned, crew->cpus->cpu[i]))
 			left_cpu = crew->cpus->cpu[i];
 	atomic_store(&crew->stop, true);
 }
