@@ -109,12 +109,19 @@ $(BUILD)/%: tests/%.c $(COMMON:%=$(BUILD)/%.o) $(SHARED:%=$(BUILD)/%.o)
 # Without this compiler, tests of the aarch64 programs are skipped, and say so.
 CROSS = $(if $(shell command -v aarch64-linux-gnu-gcc),aarch64)
 
-check: all $(CROSS) $(UNIT_TESTS)
-	tests/run $(UNIT_TESTS) tests/*.t
+TESTS = $(UNIT_TESTS) $(wildcard tests/*.t)
+LONG_TESTS = $(patsubst tests/%.c,$(BUILD)/%,\
+	$(shell grep -l CHECK_ALL tests/test_*.c tests/*.t))
 
-# The same tests in full, and deliberate breaks that they must catch.
+check: all $(CROSS) $(UNIT_TESTS)
+	tests/run $(TESTS)
+
+# The same tests in full (after check those that have more then), and deliberate
+# breaks that they must catch.
 check-all: all $(CROSS) $(UNIT_TESTS)
-	CHECK_ALL=1 tests/run $(UNIT_TESTS) tests/*.t tests/mutants
+	CHECK_ALL=1 tests/run \
+		$(if $(filter check,$(MAKECMDGOALS)),$(LONG_TESTS),$(TESTS)) \
+		tests/mutants
 
 # The evidence for the write-back: traces, a booted kernel, a model of a cache.
 proof: all aarch64
