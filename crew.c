@@ -297,12 +297,17 @@ void crew_warn_of_moves(const char *program)
 	report_warning(program, &warning);
 }
 
-void crew_stop(struct crew *crew)
+static void look_for_moves(const struct crew *crew)
 {
 	for (size_t i = 0; i < crew->count && left_cpu < 0; i++)
 		if (crew->members[i].pinned &&
 		    is_elsewhere(crew->members[i].pinned, crew->cpus->cpu[i]))
 			left_cpu = crew->cpus->cpu[i];
+}
+
+void crew_stop(struct crew *crew)
+{
+	look_for_moves(crew);
 	atomic_store(&crew->stop, true);
 }
 
