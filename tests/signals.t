@@ -190,7 +190,7 @@ for my $line ('multichase -n 0 -m 64k -v', 'multiload -n 1 -m 64k --warmup 0 --i
 	$write->blocking(0);
 	1 while syswrite $write, 'x' x 4096;
 	$write->blocking(1);
-	for my $signal ($line =~ /-n 0/ ? qw(INT TERM HUP) : 'TERM') {
+	for my $signal (qw(INT TERM HUP)) {
 		my $job = start($line, before => sub { open STDOUT, '>&', $write });
 		sleep 0.3;
 		my $began = time;
@@ -270,15 +270,24 @@ for (["$large", 0, 3], ["fairness --json -n 1000000 -t 0.001", 0, 4], ["fairness
 	is($got, $filled, "$what: nothing of an object that does not fit") if $filled == 65536;
 }
 
+# Ends the program by SIGTERM, and only then reads all that it has to say.
+sub read_late
+{
+	my ($job, $read) = @_;
+	my $text = '';
+
+	kill 'TERM', $job->{pid};
+	sleep 0.3;
+	1 while sysread $read, $text, 1 << 20, length $text;
+	return $text;
+}
+
 # One that comes while the result is written ends the program all the same.
 for my $line ('multichase -m 64k -F 0 -n 1 --interval 0.01', 'multichase -m 64k -F 0 -n 1 --interval 0.01 --json',
 	'multiload -l stream-sum -m 64k -n 1 --warmup 0 --interval 0.05', 'fairness --json -n 1 -t 0.01', 'pingpong -u --json --interval 0.01') {
 	my ($job, $read) = into_pipe($line, 65536);
 	sleep 1;
-	kill 'TERM', $job->{pid};
-	sleep 0.3;
-	my $text = '';
-	1 while sysread $read, $text, 1 << 20, length $text;
+	my $text = read_late($job, $read);
 	died_by(finish($job), 'TERM', "$line, a late reader");
 	cmp_ok(length $text, '>', 65536, "$line, a late reader: it has the result");
 }
@@ -296,10 +305,7 @@ for my $line ('multichase -m 64k -F 0 -n 1 --interval 0.01', 'multichase -m 64k 
 {
 	my ($job, $read) = into_pipe($large, 0);
 	sleep 3;
-	kill 'TERM', $job->{pid};
-	sleep 0.3;
-	my $text = '';
-	1 while sysread $read, $text, 1 << 20, length $text;
+	my $text = read_late($job, $read);
 	cmp_ok(length $text, '>', 1 << 16, "$large, a late reader: more than a pipe holds");
 	my $object = eval { JSON::PP->new->decode($text) } || {};
 	is($object->{signal}, 15, "$large, a late reader: the object is whole");
