@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Numbers under stress: programs and single threads that are stopped for a while
-# in the midst of sampling, or moved to another CPU, clocks that jump, more threads than CPUs, 512 threads,
-# and counts beyond 32 bits. Whatever is printed stays well-formed and finite.
+# in the midst of sampling, or moved to another CPU, clocks that jump, more threads
+# than CPUs, 512 threads, and counts beyond 32 bits. Whatever is printed stays
+# well-formed and finite.
 # With CHECK_ALL=1 a stop takes five seconds, and clocks jump.
 use strict;
 use warnings;
